@@ -1,7 +1,7 @@
 //! What can go wrong between us and the hardware.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pciescope_core::Bdf;
 use pciescope_core::record::Failure;
@@ -214,6 +214,33 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn call(
+        bdf: Bdf,
+        backend: &'static str,
+        what: impl Into<String>,
+        source: io::Error,
+        hint: Option<&str>,
+    ) -> Error {
+        Error::Call { bdf, backend, what: what.into(), source, hint: hint.map(str::to_owned) }
+    }
+
+    pub(crate) fn unsupported(bdf: Bdf, backend: &'static str, what: &'static str, why: impl Into<String>) -> Error {
+        Error::Unsupported { bdf, backend, what, why: why.into() }
+    }
+
+    pub(crate) fn lacks(
+        path: &Path,
+        what: impl Into<String>,
+        why: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Error {
+        Error::Lacks { path: path.to_owned(), what: what.into(), why: why.into(), hint: Some(hint.into()) }
+    }
+
+    pub(crate) fn write(path: &Path, value: &str, source: io::Error) -> Error {
+        Error::Write { path: path.to_owned(), value: value.to_owned(), source }
+    }
+
     /// What the user can do about it, where there is something.
     pub fn hint(&self) -> Option<String> {
         match self {

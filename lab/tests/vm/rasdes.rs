@@ -935,7 +935,7 @@ fn the_seeds_names_and_units(rig: &Rig) {
     let lines = rig.perf_stat("-a -e pcie_bdf_200/Rx_PCIe_TLP_Data_Payload/", || {
         rig.tell(&format!("port {OTHER} traffic rx 8590566912"));
     });
-    assert_eq!(lines[0].value, Some(536_910_432), "the seed's first experiment, in units of 16 bytes: {lines:?}");
+    assert_eq!(lines[0].count, Some(536_910_432), "the seed's first experiment, in units of 16 bytes: {lines:?}");
     let session = Session::start(rig, "seed");
     let opened = session.open_all("pcie_bdf_200", &[1 << 16 | RX_PAYLOAD, 2 << 16 | TX_MEMORY_WRITE]);
     assert_eq!(session.try_open("pcie_bdf_200", RX_PAYLOAD, None).unwrap_err(), "EINVAL");
@@ -960,7 +960,7 @@ fn the_in_tree_driver_reads_the_same(rig: &Rig) {
     };
     let read = |event: &str| {
         let lines = rig.perf_stat(&format!("-a -e {PMU}/{event}/"), happen);
-        lines[0].value.unwrap()
+        lines[0].count.unwrap()
     };
     let events = ["eventid=0x21,type=0x0", "eventid=0x700,type=0x1,lane=0"];
     let theirs = events.map(read);

@@ -49,11 +49,8 @@ impl StateFile {
     /// Creates the file, or opens one that is there.
     pub(super) fn create(root: &Root, bdf: Bdf) -> Result<StateFile, Error> {
         let folder = root.path(FOLDER);
-        DirBuilder::new().recursive(true).mode(0o755).create(&folder).map_err(|source| Error::Write {
-            path: folder,
-            value: String::new(),
-            source,
-        })?;
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(&folder);
+        made.map_err(|source| Error::write(&folder, "", source))?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o644);
         StateFile::open(root, bdf, &mut options)
@@ -71,7 +68,7 @@ impl StateFile {
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         let fail = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => Error::NotBound { bdf },
-            _ => Error::Write { path: path.clone(), value: String::new(), source },
+            _ => Error::write(&path, "", source),
         };
         loop {
             let file = options.open(&path).map_err(fail)?;
@@ -111,9 +108,7 @@ impl StateFile {
     /// Deletes the file; then it is as if the function had never been handed over.
     pub(super) fn delete(self) -> Result<(), Error> {
         match std::fs::remove_file(&self.path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(Error::Write { path: self.path, value: String::new(), source })
-            }
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(Error::write(&self.path, "", source)),
             _ => Ok(()),
         }
     }
@@ -125,11 +120,7 @@ fn refuse_open_folder(root: &Root) -> Result<(), Error> {
     match path.metadata() {
         Ok(meta) if meta.mode() & 0o022 != 0 || (geteuid().is_root() && meta.uid() != 0) => {
             let why = "other users can write there: remove the folder, or make it root's own with mode 755";
-            Err(Error::Write {
-                path,
-                value: String::new(),
-                source: io::Error::new(io::ErrorKind::PermissionDenied, why),
-            })
+            Err(Error::write(&path, "", io::Error::new(io::ErrorKind::PermissionDenied, why)))
         }
         _ => Ok(()),
     }

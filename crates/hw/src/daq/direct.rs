@@ -45,12 +45,7 @@ pub struct Direct {
 
 /// Opens past the page cache.
 pub fn open(root: &Root, path: &std::path::Path, options: &Options) -> Result<(Opened, Align), Error> {
-    let why_not = |what: &str| Error::Lacks {
-        path: path.to_owned(),
-        what: "be read with O_DIRECT".to_owned(),
-        why: what.to_owned(),
-        hint: Some("read it by read or mmap".to_owned()),
-    };
+    let why_not = |why: &str| Error::lacks(path, "be read with O_DIRECT", why, "read it by read or mmap");
     let mut opened = match Opened::open_with(root, path, options, libc::O_DIRECT) {
         Err(Error::Source { source, .. }) if source.raw_os_error() == Some(libc::EINVAL) => {
             return Err(why_not("its file system does not have it"));

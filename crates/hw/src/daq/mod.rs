@@ -52,12 +52,10 @@ pub fn open(root: &Root, path: &Path, options: &Options) -> Result<Box<dyn Daq>,
         Access::Mmap => Ok(Box::new(mmap::Mapped::open(root, path, options)?)),
         Access::Direct => Ok(Box::new(direct::Direct::open(root, path, options)?)),
         Access::IoUring => Ok(Box::new(uring::Uring::open(root, path, options)?)),
-        Access::Ring => Err(Error::Lacks {
-            path: path.to_owned(),
-            what: "be read by ring".to_owned(),
-            why: "it is not a digitizer of the sis8300 driver".to_owned(),
-            hint: Some("read it by mmap, direct, io_uring or read".to_owned()),
-        }),
+        Access::Ring => {
+            let why = "it is not a digitizer of the sis8300 driver";
+            Err(Error::lacks(path, "be read by ring", why, "read it by mmap, direct, io_uring or read"))
+        }
     }
 }
 
@@ -67,12 +65,8 @@ fn check_aligned(about: &About, at: u64, bytes: u64) -> Result<(), Error> {
     if at % align == 0 && bytes % align == 0 {
         return Ok(());
     }
-    Err(Error::Lacks {
-        path: about.path.clone(),
-        what: format!("move {bytes} bytes at {at:#x}"),
-        why: format!("it moves multiples of {align} bytes at multiples of {align}"),
-        hint: Some(format!("round both to {align}")),
-    })
+    let why = format!("it moves multiples of {align} bytes at multiples of {align}");
+    Err(Error::lacks(&about.path, format!("move {bytes} bytes at {at:#x}"), why, format!("round both to {align}")))
 }
 
 /// What a source of data is.

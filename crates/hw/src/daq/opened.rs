@@ -216,12 +216,7 @@ fn refuse_disk_in_use(root: &Root, path: &Path, disk: Option<&Disk>) -> Result<(
     if reasons.is_empty() {
         return Ok(());
     }
-    Err(Error::Lacks {
-        path: path.to_owned(),
-        what: "be written to".to_owned(),
-        why: reasons.join("; "),
-        hint: Some("give a disk without data".to_owned()),
-    })
+    Err(Error::lacks(path, "be written to", reasons.join("; "), "give a disk without data"))
 }
 
 /// The functions of a way that can be read.

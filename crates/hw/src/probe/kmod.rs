@@ -51,30 +51,23 @@ impl Kmod {
     pub fn open(root: &Root, function: &Function, bdf: Bdf) -> Result<Self, Error> {
         let node = node(root, bdf);
         let file = OpenOptions::new().read(true).write(true).open(&node).map_err(|source| {
+            let bind = format!("add --bind, or for many runs `pciescope bind {bdf} --driver pcilat`");
             let hint = match source.raw_os_error() {
-                Some(libc::ENOENT) => {
-                    Some(format!("add --bind, or for many runs `pciescope bind {bdf} --driver pcilat`"))
-                }
-                Some(libc::EACCES | libc::EPERM) => Some("the node needs root with CAP_SYS_RAWIO".to_owned()),
+                Some(libc::ENOENT) => Some(bind.as_str()),
+                Some(libc::EACCES | libc::EPERM) => Some("the node needs root with CAP_SYS_RAWIO"),
                 _ => None,
             };
-            Error::Call { bdf, backend: "kmod", what: format!("open {}", node.display()), source, hint }
+            Error::call(bdf, "kmod", format!("open {}", node.display()), source, hint)
         })?;
         let mut info = Info { size: size_of::<Info>() as u32, ..Info::default() };
         // SAFETY: PCILAT_IOC_INFO takes a pcilat_info, which Info mirrors (a test compares them).
-        unsafe { sys::ioctl(&file, PCILAT_IOC_INFO, &mut info) }.map_err(|source| Error::Call {
-            bdf,
-            backend: "kmod",
-            what: format!("ask {} for the device", node.display()),
-            source,
-            hint: None,
-        })?;
+        let asked = unsafe { sys::ioctl(&file, PCILAT_IOC_INFO, &mut info) };
+        let what = || format!("ask {} for the device", node.display());
+        asked.map_err(|source| Error::call(bdf, "kmod", what(), source, None))?;
         let kmod = Kmod { bdf, node, file, info, emulated: function.emulated.is_some() };
         if info.abi != PCILAT_ABI {
-            return Err(kmod.cannot(
-                "be used",
-                format!("the module speaks version {} of the interface, this program {PCILAT_ABI}", info.abi),
-            ));
+            let why = format!("the module speaks version {} of the interface, this program {PCILAT_ABI}", info.abi);
+            return Err(kmod.cannot("be used", why));
         }
         if (info.domain, info.bus, info.devfn) != (bdf.domain, bdf.bus, bdf.devfn()) || info.clock_hz == 0 {
             return Err(kmod.cannot("be used", format!("{} belongs to another device", kmod.node.display())));
@@ -94,19 +87,16 @@ impl Kmod {
     fn call(&self, what: impl Into<String>, source: io::Error) -> Error {
         let hint = match source.raw_os_error() {
             Some(libc::EPERM) => Some(
-                "it needs CAP_SYS_RAWIO and a kernel that is not locked down; --backend vfio works with Secure Boot"
-                    .to_owned(),
+                "it needs CAP_SYS_RAWIO and a kernel that is not locked down; --backend vfio works with Secure Boot",
             ),
-            Some(libc::EBUSY) => Some("another run on this device is going on".to_owned()),
-            Some(libc::EOPNOTSUPP) => {
-                Some("the device or this kernel lacks the source, the width or the vectors".to_owned())
-            }
+            Some(libc::EBUSY) => Some("another run on this device is going on"),
+            Some(libc::EOPNOTSUPP) => Some("the device or this kernel lacks the source, the width or the vectors"),
             Some(libc::EINVAL | libc::E2BIG | libc::ENOTTY) => {
-                Some("the module and the program may be of different versions".to_owned())
+                Some("the module and the program may be of different versions")
             }
             _ => None,
         };
-        Error::Call { bdf: self.bdf, backend: "kmod", what: what.into(), source, hint }
+        Error::call(self.bdf, "kmod", what, source, hint)
     }
 
     fn status(&self) -> io::Result<Status> {

@@ -193,7 +193,7 @@ impl Access {
 
     fn refusal(&self, why: String, hint: &str) -> Error {
         let source = io::Error::new(io::ErrorKind::PermissionDenied, why);
-        Error::Call { bdf: self.bdf, backend: self.backend, what: self.what(), source, hint: Some(hint.to_owned()) }
+        Error::call(self.bdf, self.backend, self.what(), source, Some(hint))
     }
 }
 

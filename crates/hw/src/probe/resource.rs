@@ -193,13 +193,7 @@ impl Resource {
                 }
                 _ => "use --backend kmod or vfio",
             };
-            Error::Call {
-                bdf: self.bdf,
-                backend: "resource",
-                what: format!("map {}", path.display()),
-                source,
-                hint: Some(hint.to_owned()),
-            }
+            Error::call(self.bdf, "resource", format!("map {}", path.display()), source, Some(hint))
         })
     }
 }
@@ -223,11 +217,7 @@ pub fn presence(config: &File, bdf: Bdf) -> Option<Failure> {
 }
 
 fn write(path: &Path, value: &str) -> Result<(), Error> {
-    std::fs::write(path, value).map_err(|source| Error::Write {
-        path: path.to_owned(),
-        value: value.to_owned(),
-        source,
-    })
+    std::fs::write(path, value).map_err(|source| Error::write(path, value, source))
 }
 
 impl Drop for Resource {

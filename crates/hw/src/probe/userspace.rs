@@ -140,13 +140,9 @@ fn work<T: Target>(targets: &[T], shared: &Shared, total: u64) -> Result<(Vec<Cp
                     }
                     worker
                 });
-                thread.map_err(|source| Error::Call {
-                    bdf,
-                    backend,
-                    what: format!("start a thread for CPU {cpu}"),
-                    source,
-                    hint: Some(crate::placement::THREAD_LIMITS.to_owned()),
-                })
+                let what = || format!("start a thread for CPU {cpu}");
+                let hint = Some(crate::placement::THREAD_LIMITS);
+                thread.map_err(|source| Error::call(bdf, backend, what(), source, hint))
             })
             .collect();
         *gate = threads.is_ok();

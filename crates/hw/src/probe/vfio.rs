@@ -45,13 +45,7 @@ impl Vfio {
         let request = EventFd::new()
             .ok()
             .filter(|event| device.enable_interrupts(vfio::VFIO_PCI_REQ_IRQ_INDEX, &[event]).is_ok());
-        let said = device.said().map_err(|source| Error::Call {
-            bdf,
-            backend: "vfio",
-            what: "read configuration space".to_owned(),
-            source,
-            hint: None,
-        })?;
+        let said = device.said().map_err(|error| Error::call(bdf, "vfio", "read configuration space", error, None))?;
         Ok(Vfio {
             bdf,
             root: root.clone(),
@@ -77,7 +71,7 @@ impl Vfio {
     }
 
     fn call(&self, what: impl Into<String>, source: io::Error) -> Error {
-        Error::Call { bdf: self.bdf, backend: "vfio", what: what.into(), source, hint: None }
+        Error::call(self.bdf, "vfio", what, source, None)
     }
 
     /// The mapped page that holds a place, for an access that is permitted there.
@@ -91,15 +85,11 @@ impl Vfio {
         let is_inside =
             |(start, len): &&(u64, u64)| *start <= from && from + page <= (*start + *len).next_multiple_of(page);
         if region.mappable.iter().find(is_inside).is_none() {
-            return Err(Error::Unsupported {
-                bdf: self.bdf,
-                backend: "vfio",
-                what: "map this place",
-                why: format!(
-                    "BAR{bar}:{offset:#x} lies in a part that VFIO does not let out (I/O ports, a BAR below a page, or \
-                     the MSI-X table)"
-                ),
-            });
+            let why = format!(
+                "BAR{bar}:{offset:#x} lies in a part that VFIO does not let out (I/O ports, a BAR below a page, or the \
+                 MSI-X table)"
+            );
+            return Err(Error::unsupported(self.bdf, "vfio", "map this place", why));
         }
         let mapped = self.device.map(bar, from, page as usize);
         let mapping = mapped.map_err(|source| self.call(format!("map BAR{bar}:{from:#x}"), source))?;
@@ -162,26 +152,25 @@ impl Probe for Vfio {
     fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {
         match self.window(bar, offset, width, false) {
             Ok(window) => Ok(window.read(offset, width)),
-            Err(Error::Unsupported { .. }) => self
-                .device
-                .read(bar, offset, width)
-                .map_err(|source| self.call(format!("read {width} bytes at BAR{bar}:{offset:#x}"), source)),
+            Err(Error::Unsupported { .. }) => {
+                let read = self.device.read(bar, offset, width);
+                read.map_err(|error| self.call(format!("read {width} bytes at BAR{bar}:{offset:#x}"), error))
+            }
             Err(error) => Err(error),
         }
     }
 
     fn write(&mut self, bar: u8, offset: u64, width: u8, value: u64) -> Result<(), Error> {
         match self.window(bar, offset, width, true) {
-            Ok(window) => {
-                window.write(offset, width, value);
-                Ok(())
+            Ok(window) => window.write(offset, width, value),
+            Err(Error::Unsupported { .. }) => {
+                let written = self.device.write(bar, offset, width, value);
+                let what = || format!("write {width} bytes at BAR{bar}:{offset:#x}");
+                written.map_err(|error| self.call(what(), error))?;
             }
-            Err(Error::Unsupported { .. }) => self
-                .device
-                .write(bar, offset, width, value)
-                .map_err(|source| self.call(format!("write {width} bytes at BAR{bar}:{offset:#x}"), source)),
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 }
 

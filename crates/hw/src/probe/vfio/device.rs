@@ -78,22 +78,12 @@ impl Device {
     /// # Errors
     /// [`Error::Unsupported`] without an IOMMU; [`Error::Call`] for each step, with what to do.
     pub fn open(root: &Root, bdf: Bdf) -> Result<Self, Error> {
-        let fail = |what: String, source: io::Error, hint: Option<&str>| Error::Call {
-            bdf,
-            backend: "vfio",
-            what,
-            source,
-            hint: hint.map(str::to_owned),
-        };
+        let fail = |what: String, source: io::Error, hint: Option<&str>| Error::call(bdf, "vfio", what, source, hint);
+        let unusable = |why: String| Error::unsupported(bdf, "vfio", "be used", why);
         let Some(group_name) = group_of(root, bdf) else {
-            return Err(Error::Unsupported {
-                bdf,
-                backend: "vfio",
-                what: "be used",
-                why:
-                    "the function has no IOMMU group: the IOMMU is off (intel_iommu=on, amd_iommu, firmware) or absent"
-                        .to_owned(),
-            });
+            let why =
+                "the function has no IOMMU group: the IOMMU is off (intel_iommu=on, amd_iommu, firmware) or absent";
+            return Err(unusable(why.to_owned()));
         };
         let container_path = root.path("/dev/vfio/vfio");
         let container = open_rw(&container_path).map_err(|error| {
@@ -103,8 +93,7 @@ impl Device {
         let version = checked(unsafe { libc::ioctl(container.as_raw_fd(), GET_API_VERSION) })
             .map_err(|error| fail("ask VFIO for its version".to_owned(), error, None))?;
         if version != vfio::VFIO_API_VERSION as i32 {
-            let why = format!("VFIO speaks version {version}, this program {}", vfio::VFIO_API_VERSION);
-            return Err(Error::Unsupported { bdf, backend: "vfio", what: "be used", why });
+            return Err(unusable(format!("VFIO speaks version {version}, this program {}", vfio::VFIO_API_VERSION)));
         }
         let group_path = root.path(format!("/dev/vfio/{group_name}"));
         let group = open_rw(&group_path).map_err(|error| {
@@ -122,7 +111,7 @@ impl Device {
             .map_err(|error| fail(format!("ask for IOMMU group {group_name}"), error, None))?;
         if status.flags & vfio::VFIO_GROUP_FLAGS_VIABLE == 0 {
             let why = format!("other functions of IOMMU group {group_name} are held by their own drivers");
-            return Err(Error::Unsupported { bdf, backend: "vfio", what: "be used", why });
+            return Err(unusable(why));
         }
         let mut container_fd = container.as_raw_fd();
         // SAFETY: the call takes the address of a descriptor.
@@ -132,12 +121,7 @@ impl Device {
             // SAFETY: takes a number.
             unsafe { libc::ioctl(container.as_raw_fd(), CHECK_EXTENSION, libc::c_ulong::from(*kind)) > 0 }
         });
-        let iommu = iommu.ok_or_else(|| Error::Unsupported {
-            bdf,
-            backend: "vfio",
-            what: "be used",
-            why: "this kernel's VFIO has no type 1 IOMMU".to_owned(),
-        })?;
+        let iommu = iommu.ok_or_else(|| unusable("this kernel's VFIO has no type 1 IOMMU".to_owned()))?;
         // SAFETY: takes a number.
         checked(unsafe { libc::ioctl(container.as_raw_fd(), SET_IOMMU, libc::c_ulong::from(iommu)) })
             .map_err(|error| fail("set the IOMMU up".to_owned(), error, None))?;

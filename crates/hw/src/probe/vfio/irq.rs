@@ -3,7 +3,6 @@
 mod armed;
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,6 @@ use pciescope_core::{Histogram, IrqPlan, IrqSource, Outcome};
 use super::Vfio;
 use crate::probe::clock::{self, Scale};
 use crate::probe::interrupts::{self, Affinity, Counts, Line};
-use crate::probe::register::Window;
 use crate::probe::sys::{self, EventFd, Locked, Pinned, RealTime};
 use crate::probe::trigger::Kind;
 use crate::probe::userspace::{calibration, not_pinned, to_ticks};
@@ -31,16 +29,9 @@ const AWAKE: Duration = Duration::from_micros(200);
 /// How often the probe asks whether the user wants the run to end.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The interrupts of a plan that the device can raise.
-struct Wanted {
-    kind: Kind,
-    index: u32,
-    windows: Option<[Arc<Window>; 2]>,
-    vectors: Vec<u16>,
-}
-
-/// Checks a plan against the device and its trigger.
-fn check(vfio: &mut Vfio, plan: &IrqPlan) -> Result<Wanted, Error> {
+/// Checks a plan against the device and its trigger, and enables the vectors that are wanted, after clearing what is left
+/// of earlier interrupts.
+fn arm<'v>(vfio: &'v mut Vfio, plan: &IrqPlan) -> Result<(&'v Vfio, Armed<'v>, Vec<u16>), Error> {
     let bdf = vfio.bdf;
     let cannot = |why: String| Error::Unsupported { bdf, backend: "vfio", what: plan.source.name(), why };
     clock::check().map_err(cannot)?;
@@ -64,29 +55,24 @@ fn check(vfio: &mut Vfio, plan: &IrqPlan) -> Result<Wanted, Error> {
         let why = format!("the device and its trigger have vectors 0 to {}", limit.saturating_sub(1));
         return Err(Error::Plan { bdf, field: "vector", value: beyond.to_string(), why });
     }
-    Ok(Wanted { kind, index, windows, vectors })
-}
-
-/// Enables the vectors, after clearing what is left of earlier interrupts.
-fn arm<'v>(vfio: &'v Vfio, source: IrqSource, wanted: Wanted) -> Result<(Armed<'v>, Vec<u16>), Error> {
-    let Wanted { kind, index, windows, vectors } = wanted;
+    let vfio = &*vfio;
     let enabled = vectors.iter().max().map_or(1, |&vector| usize::from(vector) + 1);
     let events: Result<Vec<EventFd>, _> = (0..enabled).map(|_| EventFd::new()).collect();
     let events = events.map_err(|error| vfio.call("make event counters", error))?;
-    let armed = Armed { device: &vfio.device, windows, trigger: vfio.trigger(), source, kind, index, events };
+    let armed =
+        Armed { device: &vfio.device, windows, trigger: vfio.trigger(), source: plan.source, kind, index, events };
     // Clear left-over causes first: one would count as an interrupt.
     armed.silence();
     let counters: Vec<&EventFd> = armed.events.iter().collect();
     let enabled = vfio.device.enable_interrupts(index, &counters);
     enabled.map_err(|error| vfio.call("enable the device's interrupts", error))?;
-    Ok((armed, vectors))
+    Ok((vfio, armed, vectors))
 }
 
 /// Times the interrupts of a plan on one CPU.
 pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
     let cpu = slice.only_cpu(vfio.bdf)?;
-    let wanted = check(vfio, plan)?;
-    let (armed, vectors) = arm(vfio, plan.source, wanted)?;
+    let (vfio, armed, vectors) = arm(vfio, plan)?;
     let mut method = Method { gap_ns: plan.interval_ns, emulated: vfio.emulated, ..clock::method("vfio") };
     let total = slice.count.saturating_mul(vectors.len() as u64);
     let hz = method.clock_hz;

@@ -1,8 +1,11 @@
+use std::sync::Arc;
+
 use pciescope_core::Order;
 
 use super::super::super::sys::Mapping;
 use super::super::Device;
 use super::*;
+use crate::probe::register::Window;
 use crate::test::{Silent, Tree};
 
 /// The trigger of the lab's latency endpoint, vector 0.
