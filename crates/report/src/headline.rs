@@ -8,9 +8,8 @@ use std::rc::Rc;
 
 use pciescope_core::{Histogram, Record};
 
-use crate::compare::cells::{self, Cell};
+use crate::compare::cells::{self, Side, SideCell};
 use crate::compare::interval::Single;
-use crate::compare::judge::dist;
 
 /// The typical figure of a histogram over the CPUs that measured the same.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,9 +27,8 @@ impl Headline {
     /// The headline of the histogram `name` of `records`, which have one device, test and target; `None` if they have no
     /// sample. `compare` finds the same median for one run.
     pub(crate) fn of(records: &[&Record], name: &str) -> Option<Self> {
-        let side = cells::side(records, false);
-        let blocks = side.blocks().filter(|block| block.is_histogram && &*block.figure == name);
-        let cells: Vec<Cell> = blocks.flat_map(|block| side.cells(&block).into_values()).collect();
+        let cells = Side::of(records, false).take_cells();
+        let cells = cells.iter().filter(|(key, _)| key.is_histogram && key.figure == name).map(|(_, cell)| cell);
         let mut all = Histogram::default();
         let mut by_cpu: BTreeMap<u32, Histogram> = BTreeMap::new();
         for record in records {
@@ -40,7 +38,7 @@ impl Headline {
                 by_cpu.entry(cpu.cpu).or_default().merge(histogram);
             }
         }
-        let of_cells = of_runs(&cells.iter().collect::<Vec<_>>(), 0.5).map(|runs| {
+        let of_cells = of_runs(&cells.collect::<Vec<_>>()).map(|runs| {
             let logs: Vec<f64> = runs.iter().map(|run| run.value().ln()).collect();
             (logs.iter().sum::<f64>() / logs.len() as f64).exp()
         });
@@ -51,18 +49,16 @@ impl Headline {
     }
 }
 
-/// Of each run of a side the geometric mean over the cells of a group of the quantile `share` (0 to 1). `None` of fewer than
-/// two cells, and where a run lacks a cell or a cell has too few samples for an interval.
-pub(crate) fn of_runs(cells: &[&Cell], share: f64) -> Option<Vec<Single>> {
+/// Of each run of a side the geometric mean of the medians of a group's cells. `None` of fewer than two cells, and where a
+/// run lacks a cell or a cell has too few samples for an interval.
+pub(crate) fn of_runs(cells: &[&SideCell]) -> Option<Vec<Single>> {
     let names = || cells.first().into_iter().flat_map(|cell| cell.runs.keys());
     if cells.len() < 2 || cells.iter().any(|cell| !cell.runs.keys().eq(names())) {
         return None;
     }
+    let median = |dist| Single::Quantile { dist: Rc::new(dist), share: 0.5 };
     names()
-        .map(|name| {
-            let runs = cells.iter().filter_map(|cell| dist(&cell.runs.get(name)?.samples));
-            Single::of_cells(runs.map(|dist| Single::Quantile { dist: Rc::new(dist), share }))
-        })
+        .map(|name| Single::of_cells(cells.iter().filter_map(|cell| cells::dist(&cell.runs[name].samples)).map(median)))
         .collect()
 }
 

@@ -7,10 +7,11 @@
 //!
 //! - An output format: one file here, and `Kind` in crates/cli/src/cmd/report.rs.
 //! - A column of CSV and Parquet files: `COLUMNS` in `columns.rs`, and its row in docs/record.md.
-//! - A figure, doubt or verdict of `compare`: `compare/` (`cells.rs`, `doubts.rs`, `judge.rs`); its statistics are in
-//!   `interval.rs`, `dist.rs` and docs/compare-method.md.
 //! - What a measurement says (title, lines, tiles, table, conclusions): `facts/`, one file per kind. Terminal, Markdown and
 //!   page print it. A limit that a figure is judged by: `facts/rules.rs`. Tests: crates/report/tests/all/summary.rs.
+//! - What `compare` takes from a record: `compare/key.rs` and `values.rs`; another doubt: `doubts.rs`; a verdict:
+//!   `alarms.rs`, a limit's: `rulings.rs`. Its statistics are in `statistics.rs`, `interval.rs`, `dist.rs` and
+//!   docs/compare-method.md.
 //! - A fact on a device's part of the page: `html/devices.rs`.
 //! - Tables that a verb prints with `--all`: `table/`.
 //! - A file format to import: `import/`, one file.

@@ -251,7 +251,8 @@ fn refuse_unknown(limits: &[Limit], sides: &Sides) -> Result<(), Refusal> {
 
 /// Why the sides have nothing in common, with what each side has.
 fn nothing_common(judgement: &Judgement) -> Refusal {
-    let first = |keys: &[compare::Key]| keys.first().map_or_else(|| "no figure".to_owned(), compare::Key::title);
+    let first =
+        |keys: &[compare::CellKey]| keys.first().map_or_else(|| "no figure".to_owned(), compare::CellKey::title);
     let (a, b) = (first(&judgement.only_a), first(&judgement.only_b));
     Refusal::new(
         format!("A and B have nothing in common: A has {a}, B {b}"),

@@ -23,27 +23,18 @@ pub struct Dist {
 }
 
 impl Dist {
-    /// The distribution that a histogram holds; `None` of an empty one.
-    pub fn of(histogram: &Histogram) -> Option<Self> {
+    /// The distribution that a histogram holds, of which so many samples count; `None` of an empty one.
+    pub fn of(histogram: &Histogram, effective: f64) -> Option<Self> {
         let mean_ps = histogram.mean_ns()? * 1e3;
         let max_ps = (histogram.max_ns()? * 1e3) as u64;
-        let mut count = 0u64;
-        let mut squares = 0.0;
-        // As many as a thousand samples fill.
-        let mut buckets = Vec::with_capacity(64);
+        let (mut count, mut squares, mut buckets) = (0u64, 0.0, Vec::new());
         for bucket in histogram.buckets() {
             count = count.saturating_add(bucket.count);
             let off = (bucket.low_ps as f64 + bucket.high_ps as f64) / 2.0 - mean_ps;
             squares += off * off * bucket.count as f64;
             buckets.push((bucket.low_ps, bucket.high_ps.min(max_ps.max(bucket.low_ps)), count));
         }
-        let effective = count as f64 / CORRELATION;
         Some(Dist { buckets, count, effective, mean_ps, deviation_ps: (squares / count as f64).sqrt() })
-    }
-
-    /// The same if only a part of its samples counts.
-    pub fn with_effective(self, effective: f64) -> Self {
-        Dist { effective, ..self }
     }
 
     /// Samples.
@@ -135,19 +126,23 @@ pub fn kolmogorov(distance: f64, a_effective: f64, b_effective: f64) -> f64 {
 mod tests {
     use super::*;
 
+    fn of(histogram: &Histogram) -> Option<Dist> {
+        Dist::of(histogram, histogram.count() as f64 / CORRELATION)
+    }
+
     fn dist(ns: impl IntoIterator<Item = u64>) -> Dist {
-        Dist::of(&Histogram::of_ns(ns).unwrap()).unwrap()
+        of(&Histogram::of_ns(ns).unwrap()).unwrap()
     }
 
     #[test]
     fn an_empty_histogram_is_no_distribution() {
-        assert!(Dist::of(&Histogram::default()).is_none());
+        assert!(of(&Histogram::default()).is_none());
     }
 
     #[test]
     fn quantiles_are_those_of_the_histogram() {
         let histogram = Histogram::of_ns((1..=10_000).map(|n| 500 + n % 97)).unwrap();
-        let dist = Dist::of(&histogram).unwrap();
+        let dist = of(&histogram).unwrap();
         for percent in [50.0, 90.0, 99.0, 99.9] {
             assert_eq!(Some(dist.quantile_ns(percent / 100.0)), histogram.percentile_ns(percent), "p{percent}");
         }

@@ -149,13 +149,11 @@ impl Single {
                 (far(low), far(high))
             }
             Single::Mean { error, freedom, .. } => {
-                let reach = if *error > 0.0 { quantile(alpha, *freedom) * error } else { 0.0 };
-                (reach, reach)
+                both(if *error > 0.0 { quantile(alpha, *freedom) * error } else { 0.0 })
             }
             // A mean of cells is normal long before the cells are, and few samples a cell have no bounds far out.
             Single::Cells { reach, .. } => {
-                let reach = reach * quantile(alpha, f64::INFINITY) / quantile(KNOWN, f64::INFINITY);
-                (reach, reach)
+                both(reach * quantile(alpha, f64::INFINITY) / quantile(KNOWN, f64::INFINITY))
             }
         }
     }
@@ -172,21 +170,17 @@ impl Single {
 pub enum Estimate {
     /// One run a side, or runs too short for this figure, taken together.
     Singles {
-        /// A's.
-        a: Single,
-        /// B's.
-        b: Single,
+        /// A's and B's.
+        sides: [Single; 2],
         /// Relative standard deviation between runs that is assumed, of A and of B.
-        spread: (f64, f64),
+        spread: [f64; 2],
     },
     /// Several runs of at least one side: the run is the unit.
     Runs {
-        /// Mean of the logarithms of A's runs.
-        a: f64,
-        /// The same of B's.
-        b: f64,
+        /// Means of the logarithms of A's and of B's runs.
+        logs: [f64; 2],
         /// How sure each mean is.
-        errors: (Error, Error),
+        errors: [Error; 2],
     },
 }
 
@@ -217,87 +211,78 @@ impl Error {
 impl Estimate {
     /// The estimate from the runs of both sides; `spread` is the assumed relative standard deviation between runs.
     pub fn of_runs(a: &[Single], b: &[Single], spread: f64) -> Option<Self> {
-        let logs = |side: &[Single]| side.iter().map(|run| run.value().ln()).collect::<Vec<_>>();
-        let (log_a, log_b) = (logs(a), logs(b));
-        let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
-        let (mean_a, mean_b) = (mean(&log_a), mean(&log_b));
+        let sides = [a, b];
+        let of_sides = sides.map(|side| side.iter().map(|run| run.value().ln()).collect::<Vec<f64>>());
+        let logs = of_sides.each_ref().map(|logs| logs.iter().sum::<f64>() / logs.len() as f64);
         // The assumed and the measured spread, each with its weight: one run is all assumption, ten are none. Each side
         // has its own: ten calm runs of A say nothing about how far two wild ones of B lie from each other.
         let prior = if spread > 0.0 { PRIOR } else { 0.0 };
-        let between = |side: &[Single], logs: &[f64], mean: f64| {
+        let between = |at: usize| {
+            let side = sides[at];
             let freedom = prior + side.len().checked_sub(1)? as f64;
             let sampling = side.iter().map(Single::variance).sum::<f64>() / side.len() as f64;
             let assumed = if prior > 0.0 { prior * (spread * spread + sampling) } else { 0.0 };
-            let squares = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
+            let squares = of_sides[at].iter().map(|log| (log - logs[at]).powi(2)).sum::<f64>();
             // Runs that lie farther apart than assumed refute the assumption, so it does not reduce their spread.
             let own = squares / (freedom - prior).max(1.0);
             (freedom > 0.0).then(|| Error { variance: own.max((assumed + squares) / freedom), freedom })
         };
-        let (of_a, of_b) = (between(a, &log_a, mean_a), between(b, &log_b, mean_b));
+        let of_sides = [between(0), between(1)];
         // A single run without an assumption is taken to be like those of the other side.
-        let (of_a, of_b) = (of_a.or(of_b)?, of_b.or(of_a)?);
-        let of_mean = |of: Error, runs: &[Single]| Error { variance: of.variance / runs.len() as f64, ..of };
-        let errors = (of_mean(of_a, a), of_mean(of_b, b));
-        let is_known = errors.0.variance.is_finite() && errors.1.variance.is_finite();
-        (is_known && mean_a.is_finite() && mean_b.is_finite()).then_some(Estimate::Runs {
-            a: mean_a,
-            b: mean_b,
-            errors,
-        })
+        let errors = [of_sides[0].or(of_sides[1])?, of_sides[1].or(of_sides[0])?];
+        let of_mean = |at: usize| Error { variance: errors[at].variance / sides[at].len() as f64, ..errors[at] };
+        let errors = [of_mean(0), of_mean(1)];
+        let is_known = errors.iter().all(|error| error.variance.is_finite()) && logs.iter().all(|log| log.is_finite());
+        is_known.then_some(Estimate::Runs { logs, errors })
     }
 
     /// The figures of A and B.
-    pub fn values(&self) -> (f64, f64) {
+    pub fn values(&self) -> [f64; 2] {
         match self {
-            Estimate::Singles { a, b, .. } => (a.value(), b.value()),
-            Estimate::Runs { a, b, .. } => (a.exp(), b.exp()),
+            Estimate::Singles { sides, .. } => sides.each_ref().map(Single::value),
+            Estimate::Runs { logs, .. } => logs.map(f64::exp),
         }
     }
 
     /// The logarithm of B's figure over A's.
     pub fn change(&self) -> f64 {
-        let (a, b) = self.values();
+        let [a, b] = self.values();
         (b / a).ln()
     }
 
     /// The interval of that logarithm which holds the true one with probability 1 - `alpha`.
     pub fn bounds(&self, alpha: f64) -> (f64, f64) {
-        let (low, high) = match self {
-            Estimate::Singles { a, b, spread } => {
+        let reach = match self {
+            Estimate::Singles { sides, spread } => {
                 // Zou and Donner: from the sides' own intervals, which need not be symmetric, to that of the difference.
-                let ((a_low, a_high), (b_low, b_high)) = (a.reach(alpha), b.reach(alpha));
-                let runs = quantile(alpha, f64::INFINITY) * spread.0.hypot(spread.1);
+                let [(a_low, a_high), (b_low, b_high)] = sides.each_ref().map(|side| side.reach(alpha));
+                let runs = quantile(alpha, f64::INFINITY) * spread[0].hypot(spread[1]);
                 (b_low.hypot(a_high).hypot(runs), b_high.hypot(a_low).hypot(runs))
             }
-            Estimate::Runs { errors, .. } => {
-                let reach = errors.0.of_difference(errors.1).reach(alpha);
-                (reach, reach)
-            }
+            Estimate::Runs { errors: [a, b], .. } => both(a.of_difference(*b).reach(alpha)),
         };
-        (self.change() - low - RESOLUTION, self.change() + high + RESOLUTION)
+        around(self.change(), reach)
     }
 
     /// The interval of the logarithm of B's figure itself.
     pub fn own_bounds(&self, alpha: f64) -> (f64, f64) {
-        let (_, value) = self.values();
-        let (low, high) = match self {
-            Estimate::Singles { b, spread, .. } => {
+        let reach = match self {
+            Estimate::Singles { sides: [_, b], spread } => {
                 let (low, high) = b.reach(alpha);
-                let runs = quantile(alpha, f64::INFINITY) * spread.1;
+                let runs = quantile(alpha, f64::INFINITY) * spread[1];
                 (low.hypot(runs), high.hypot(runs))
             }
-            Estimate::Runs { errors, .. } => {
-                let reach = errors.1.reach(alpha);
-                (reach, reach)
-            }
+            Estimate::Runs { errors: [_, b], .. } => both(b.reach(alpha)),
         };
-        (value.ln() - low - RESOLUTION, value.ln() + high + RESOLUTION)
+        around(self.values()[1].ln(), reach)
     }
 
     /// The part of an interval's half width that stays even with more samples in as many runs.
     pub fn floor(&self, alpha: f64) -> f64 {
         match self {
-            Estimate::Singles { spread, .. } => quantile(alpha, f64::INFINITY) * spread.0.hypot(spread.1) + RESOLUTION,
+            Estimate::Singles { spread, .. } => {
+                quantile(alpha, f64::INFINITY) * spread[0].hypot(spread[1]) + RESOLUTION
+            }
             Estimate::Runs { .. } => f64::INFINITY,
         }
     }
@@ -305,19 +290,28 @@ impl Estimate {
     /// How probable figures as far apart as these are by chance if the true change does not exceed `limit` (or, with
     /// `is_below`, does not fall below it): 1 where an interval of 95 % does not exclude it.
     pub fn p_beyond(&self, limit: f64, is_below: bool) -> f64 {
-        p_of(|alpha| {
-            let (low, high) = self.bounds(alpha);
-            if is_below { high < limit - 1e-9 } else { low > limit + 1e-9 }
-        })
+        p_of(|alpha| is_beyond(self.bounds(alpha), limit, is_below))
     }
 
     /// The same for the logarithm of B's own figure.
     pub fn p_own_beyond(&self, limit: f64, is_below: bool) -> f64 {
-        p_of(|alpha| {
-            let (low, high) = self.own_bounds(alpha);
-            if is_below { high < limit - 1e-9 } else { low > limit + 1e-9 }
-        })
+        p_of(|alpha| is_beyond(self.own_bounds(alpha), limit, is_below))
     }
+}
+
+/// The same reach below and above.
+fn both(reach: f64) -> (f64, f64) {
+    (reach, reach)
+}
+
+/// The interval of a logarithm that may be too high and too low by so much; no figure is known better than a bucket.
+fn around(log: f64, (low, high): (f64, f64)) -> (f64, f64) {
+    (log - low - RESOLUTION, log + high + RESOLUTION)
+}
+
+/// Whether the whole interval lies above the limit, or with `is_below` below it.
+fn is_beyond((low, high): (f64, f64), limit: f64, is_below: bool) -> bool {
+    if is_below { high < limit - 1e-9 } else { low > limit + 1e-9 }
 }
 
 /// The smallest level at which the interval excludes a limit, by bisection of its logarithm; 1 where it does not at 5 %.
@@ -349,38 +343,30 @@ pub fn batch_error(values: &[(f64, f64)]) -> Option<(f64, f64)> {
         return None;
     }
     let batches = values.len().min(10);
-    // The mean of equal values is exactly that value: then nothing shows an error.
-    let together = |values: &[(f64, f64)]| {
-        values.iter().fold((0.0, 0.0), |(mean, sum), (value, weight)| {
-            let sum = sum + weight;
-            (mean + (value - mean) * (weight / sum), sum)
-        })
-    };
-    let means: Vec<(f64, f64)> = (0..batches)
-        .map(|at| together(&values[at * values.len() / batches..(at + 1) * values.len() / batches]))
-        .collect();
-    let (mean, weight) = together(&means);
+    let batch = |at: usize| &values[at * values.len() / batches..(at + 1) * values.len() / batches];
+    let means: Vec<(f64, f64)> = (0..batches).map(|at| weighted_mean(batch(at))).collect();
+    let (mean, weight) = weighted_mean(&means);
     let squares: f64 = means.iter().map(|(value, weight)| weight * (value - mean).powi(2)).sum();
     Some(((squares / (batches - 1) as f64 / weight).sqrt(), (batches - 1) as f64))
 }
 
-/// Holm's step-down: which of these probabilities, all of one family, are alarms at `alpha` for the whole family.
-/// `tests` is the family's size: tests that are obviously no alarms have probability 1 and need not be listed.
-pub fn holm(found: &[f64], tests: usize, alpha: f64) -> Vec<bool> {
-    let mut order: Vec<usize> = (0..found.len()).collect();
-    order.sort_by(|&x, &y| found[x].total_cmp(&found[y]));
-    let mut alarms = vec![false; found.len()];
-    for (step, &place) in order.iter().enumerate() {
-        if found[place] > alpha / (tests - step).max(1) as f64 {
-            break;
-        }
-        alarms[place] = true;
-    }
-    alarms
+/// The mean of values, each with its weight, and the sum of the weights; 0 of none. The mean of equal values is exactly that
+/// value: then nothing shows an error.
+pub fn weighted_mean(values: &[(f64, f64)]) -> (f64, f64) {
+    values.iter().fold((0.0, 0.0), |(mean, sum), (value, weight)| {
+        let sum = sum + weight;
+        (if sum > 0.0 { mean + (value - mean) * (weight / sum) } else { mean }, sum)
+    })
+}
+
+/// The distribution function of the normal distribution.
+pub fn normal(z: f64) -> f64 {
+    Normal::standard().cdf(z)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::dist::CORRELATION;
     use super::*;
 
     #[test]
@@ -412,14 +398,6 @@ mod tests {
         assert!((quantile(0.05, 8.0) - 2.306_004).abs() < 1e-5);
         // Four degrees of freedom have a distribution function in closed form.
         assert!((quantile(1e-6, 4.0) - 49.459).abs() < 0.01);
-    }
-
-    #[test]
-    fn holm_stops_at_the_first_that_could_be_chance() {
-        // The textbook's: 0.01 and 0.03 beside 0.04 and 0.005, at 5 %: only the two smallest.
-        assert_eq!(holm(&[0.01, 0.04, 0.03, 0.005], 4, 0.05), [true, false, false, true]);
-        assert_eq!(holm(&[0.01], 10, 0.05), [false]);
-        assert!(holm(&[], 3, 0.05).is_empty());
     }
 
     #[test]
@@ -459,10 +437,13 @@ mod tests {
 
     #[test]
     fn cells_are_one_figure_with_the_error_of_their_mean() {
+        let median = |histogram: pciescope_core::Histogram| {
+            let dist = Dist::of(&histogram, histogram.count() as f64 / CORRELATION).unwrap();
+            Single::Quantile { dist: Rc::new(dist), share: 0.5 }
+        };
         let quantile = |ns: u64, width: u64| {
             let values = (0..100_000u64).map(|n| ns + n % width);
-            let dist = Dist::of(&pciescope_core::Histogram::of_ns(values).unwrap()).unwrap();
-            Single::Quantile { dist: Rc::new(dist), share: 0.5 }
+            median(pciescope_core::Histogram::of_ns(values).unwrap())
         };
         let cells = [quantile(1000, 200), quantile(4000, 800), quantile(1000, 200), quantile(4000, 800)];
         let all = Single::of_cells(cells.iter().cloned()).unwrap();
@@ -474,8 +455,7 @@ mod tests {
         assert!((four.0 / farther - 0.5).abs() < 0.05 && four.0 == four.1, "{one:?} {four:?}");
         assert!((all.reach(0.01).0 / four.0 - 2.5758 / 1.96).abs() < 1e-3);
         // A cell too short for an interval leaves none of the whole.
-        let short = Dist::of(&pciescope_core::Histogram::of_ns(1..=20).unwrap()).unwrap();
-        let short = Single::Quantile { dist: Rc::new(short), share: 0.5 };
+        let short = median(pciescope_core::Histogram::of_ns(1..=20).unwrap());
         assert!(Single::of_cells(cells.into_iter().chain([short])).is_none());
         assert!(Single::of_cells(std::iter::empty()).is_none());
     }

@@ -1,9 +1,9 @@
 //! A judgement as JSON lines: one line that sums up, then one per cell and one per limit.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::cells::Key;
-use super::{Alone, Cell, Judgement};
+use super::{Cell, CellKey, Judgement, OneSided, tally};
 
 /// The lines, each ending with a newline. They have every cell, also those that a table would not show.
 pub fn lines(judgement: &Judgement) -> String {
@@ -22,12 +22,13 @@ pub fn lines(judgement: &Judgement) -> String {
         }
     }
     for ruling in &judgement.rulings {
-        let named = |places: &[(usize, usize)]| -> Vec<Value> {
-            let of = |&(cell, shift): &(usize, usize)| {
-                let cell = &judgement.cells[cell];
-                with_key(json!(cell.shifts[shift]), &cell.key)
-            };
-            places.iter().map(of).collect()
+        let shift = |&(cell, shift): &(usize, usize)| {
+            let cell = &judgement.cells[cell];
+            with_key(json!(cell.shifts[shift]), &cell.key)
+        };
+        let of_b = |figure: &OneSided| {
+            let value = json!({"name": figure.name, "b": figure.value, "p": figure.p, "is_proven": figure.is_proven});
+            with_key(value, &figure.key)
         };
         put(json!({
             "type": "limit",
@@ -36,9 +37,9 @@ pub fn lines(judgement: &Judgement) -> String {
             "is_undecided": ruling.is_undecided(),
             "checked": ruling.checked,
             "undecided": ruling.undecided,
-            "exceeded": named(&ruling.exceeded),
-            "unproven": named(&ruling.unproven),
-            "only_in_b": ruling.alone.iter().map(of_alone).collect::<Vec<_>>(),
+            "exceeded": ruling.exceeded.iter().map(shift).collect::<Vec<_>>(),
+            "unproven": ruling.unproven.iter().map(shift).collect::<Vec<_>>(),
+            "only_in_b": ruling.only_in_b.iter().map(of_b).collect::<Vec<_>>(),
             "not_measured_in_b": ruling.missing.iter().map(|key| with_key(json!({}), key)).collect::<Vec<_>>(),
         }));
     }
@@ -47,13 +48,13 @@ pub fn lines(judgement: &Judgement) -> String {
 
 fn summary(judgement: &Judgement) -> Value {
     let counts = |is_overall| -> Value {
-        let counts = judgement.counts(is_overall).into_iter().map(|(verdict, n)| (verdict.word().to_owned(), n.into()));
-        Value::Object(counts.collect())
+        let counts = tally(judgement.cells.iter().filter(|cell| cell.is_overall == is_overall)).into_iter();
+        Value::Object(counts.map(|(verdict, n)| (verdict.word().to_owned(), n.into())).collect())
     };
     json!({
         "type": "summary",
-        "runs": {"a": judgement.runs.0, "b": judgement.runs.1},
-        "records": {"a": judgement.records.0, "b": judgement.records.1},
+        "runs": of_sides(judgement.runs),
+        "records": of_sides(judgement.records),
         "margin": judgement.options.margin,
         "run_spread": judgement.options.spread,
         "unreal": judgement.unreal,
@@ -83,28 +84,30 @@ fn of_cell(cell: &Cell) -> Value {
         "verdict": cell.verdict.word(),
         "is_worse": cell.is_worse,
         "merged": cell.merged,
-        "runs": {"a": cell.runs.0, "b": cell.runs.1},
-        "samples": {"a": cell.counts.0, "b": cell.counts.1},
+        "runs": of_sides(cell.runs),
+        "samples": of_sides(cell.counts),
         "unit": cell.unit,
         "shape": shape,
-        "statistics": &cell.shifts[..],
+        "statistics": cell.shifts,
     });
     with_key(value, &cell.key)
 }
 
-fn of_alone(alone: &Alone) -> Value {
-    let value = json!({"name": alone.name, "b": alone.value, "p": alone.p, "is_proven": alone.is_proven});
-    with_key(value, &alone.key)
+fn of_sides<T: Serialize>([a, b]: [T; 2]) -> Value {
+    json!({"a": a, "b": b})
 }
 
 /// `value` with the fields of a key.
-fn with_key(mut value: Value, key: &Key) -> Value {
-    if let Some(fields) = value.as_object_mut() {
-        fields.insert("device".to_owned(), key.device.as_str().into());
-        fields.insert("test".to_owned(), key.test.as_str().into());
-        fields.insert("target".to_owned(), key.target().into());
-        fields.insert("figure".to_owned(), key.figure.as_str().into());
-        fields.insert("cpu".to_owned(), key.cpu.into());
+fn with_key(mut value: Value, key: &CellKey) -> Value {
+    let fields = json!({
+        "device": key.device,
+        "test": key.test,
+        "target": key.target_name(),
+        "figure": key.figure,
+        "cpu": key.cpu,
+    });
+    if let (Value::Object(value), Value::Object(fields)) = (&mut value, fields) {
+        value.extend(fields);
     }
     value
 }

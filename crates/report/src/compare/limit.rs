@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use pciescope_core::loss::{self, Loss};
 
-use super::cells::Key;
 use super::interval::Estimate;
+use super::key::CellKey;
 
 /// The statistics of a histogram that a limit can name.
 pub const STATISTICS: [&str; 8] = ["mean", "median", "p50", "p90", "p95", "p99", "p99.9", "p99.99"];
@@ -189,7 +189,7 @@ impl Limit {
     }
 
     /// Whether it applies to this statistic of this cell. `statistic` is `value` for a metric.
-    pub fn is_of(&self, key: &Key, statistic: &str) -> bool {
+    pub fn is_of(&self, key: &CellKey, statistic: &str) -> bool {
         if let Some(figure) = &self.figure {
             if **figure != *key.figure {
                 return false;
@@ -203,7 +203,7 @@ impl Limit {
     }
 
     /// Whether it applies to any statistic of this cell.
-    pub fn is_about(&self, key: &Key) -> bool {
+    pub fn is_about(&self, key: &CellKey) -> bool {
         self.is_of(key, if self.is_statistic() { &self.name } else { "mean" })
     }
 
@@ -251,7 +251,7 @@ impl Limit {
     /// How probable the figures are by chance while the true one keeps the limit; 1 where an interval of 95 % does not
     /// exclude that.
     pub fn probability(&self, estimate: &Estimate) -> f64 {
-        let (a, _) = estimate.values();
+        let [a, _] = estimate.values();
         let change = |ratio: f64| if ratio > 0.0 { ratio.ln() } else { f64::NEG_INFINITY };
         match self.value {
             Value::Change(value) => estimate.p_beyond(change(1.0 + value), self.is_below),

@@ -2,31 +2,38 @@
 //!
 //! A pure function: records in, a [`Judgement`] out, no random numbers. docs/compare-method.md has the reasons.
 
+mod alarms;
 pub(crate) mod cells;
+mod counts;
 mod dist;
 mod doubts;
 pub(crate) mod interval;
 mod json;
-pub(crate) mod judge;
+mod judge;
+mod key;
 mod limit;
 mod render;
+mod rulings;
+mod statistics;
+mod values;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use pciescope_core::Record;
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
-
 use pciescope_core::loss::{self, Loss};
 use serde::Serialize;
 
+use self::cells::Side;
 use crate::text;
 
-pub use self::cells::{Key, Text};
 pub use self::doubts::Doubt;
 pub use self::json::lines;
 pub(crate) use self::judge::judge;
+pub use self::key::CellKey;
 pub use self::limit::{BadLimit, Limit, STATISTICS};
 pub use self::render::{Names, brief, render};
+pub use self::rulings::{OneSided, Ruling};
 
 /// The share of comparisons that may raise an alarm though nothing changed, if the margin were 0.
 pub const ALPHA: f64 = 0.05;
@@ -149,72 +156,25 @@ impl Shape {
 #[derive(Debug, Clone)]
 pub struct Cell {
     /// What it is of; the CPU is `None` where several were taken together.
-    pub key: Key,
+    pub key: CellKey,
     /// How many cells were taken together; 1 for a cell by itself.
     pub merged: usize,
     /// Whether it speaks for a group: several taken together, or the only one.
     pub is_overall: bool,
     /// Runs of A and B.
-    pub runs: (usize, usize),
+    pub runs: [usize; 2],
     /// Samples (or values) of A and B.
-    pub counts: (u64, u64),
+    pub counts: [u64; 2],
     /// The unit of the figures: `ns`, `bytes/s` and so on.
-    pub unit: Text,
-    /// Its statistics, the typical before the tail. Cells without losses share theirs.
-    pub shifts: Rc<[Shift]>,
+    pub unit: String,
+    /// Its statistics, the typical before the tail.
+    pub shifts: Vec<Shift>,
     /// How the distributions lie to each other, of histograms.
     pub shape: Option<Shape>,
     /// What is said of it.
     pub verdict: Verdict,
     /// Whether the verdict is a bad one: slower, or more losses.
     pub is_worse: bool,
-}
-
-/// What became of one limit.
-#[derive(Debug, Clone)]
-pub struct Ruling {
-    /// The limit.
-    pub limit: Limit,
-    /// How many figures it applies to.
-    pub checked: usize,
-    /// Figures that could not be compared with it: too few samples, or no change from 0.
-    pub undecided: usize,
-    /// Figures that exceed it with confidence: cell and statistic by place.
-    pub exceeded: Vec<(usize, usize)>,
-    /// Figures that exceed it, but whose interval does not.
-    pub unproven: Vec<(usize, usize)>,
-    /// Figures of cells that only B has and that exceed it.
-    pub alone: Vec<Alone>,
-    /// Cells that it names and that B should have measured but did not: a regression there cannot be seen.
-    pub missing: Vec<Key>,
-}
-
-impl Ruling {
-    /// Whether a figure exceeds it, with confidence.
-    pub fn is_failed(&self) -> bool {
-        !self.exceeded.is_empty() || self.alone.iter().any(|alone| alone.is_proven)
-    }
-    /// Whether it could not be compared with the figures that it names.
-    pub fn is_undecided(&self) -> bool {
-        self.checked == 0 || !self.missing.is_empty()
-    }
-}
-
-/// A figure that only B has and that exceeds a limit on B itself.
-#[derive(Debug, Clone)]
-pub struct Alone {
-    /// The cell.
-    pub key: Key,
-    /// The statistic; of a metric `value`.
-    pub name: String,
-    /// The unit of the figure.
-    pub unit: String,
-    /// The figure.
-    pub value: f64,
-    /// How probable it is by chance while the true one keeps the limit.
-    pub p: f64,
-    /// Whether it lies beyond the limit with confidence.
-    pub is_proven: bool,
 }
 
 /// All that is said of two sides.
@@ -229,9 +189,9 @@ pub struct Judgement {
     /// Cells that both sides have; those that speak for a group before those of single CPUs.
     pub cells: Vec<Cell>,
     /// Cells that only A has.
-    pub only_a: Vec<Key>,
+    pub only_a: Vec<CellKey>,
     /// Cells that only B has.
-    pub only_b: Vec<Key>,
+    pub only_b: Vec<CellKey>,
     /// Figures that were no numbers and were left out.
     pub not_numbers: u64,
     /// Histograms of which nothing says how much neighbouring samples resemble each other: ten are taken for one.
@@ -239,9 +199,9 @@ pub struct Judgement {
     /// What became of the limits.
     pub rulings: Vec<Ruling>,
     /// Runs of A and B.
-    pub runs: (usize, usize),
+    pub runs: [usize; 2],
     /// Records of A and B.
-    pub records: (usize, usize),
+    pub records: [usize; 2],
 }
 
 impl Judgement {
@@ -257,38 +217,37 @@ impl Judgement {
     pub fn is_comparable(&self) -> bool {
         self.cells.iter().any(|cell| cell.verdict != Verdict::Incomparable)
     }
-    /// How many cells got each verdict, of those that speak for a group or of the others.
-    pub fn counts(&self, is_overall: bool) -> BTreeMap<Verdict, usize> {
-        let mut counts = BTreeMap::new();
-        for cell in self.cells.iter().filter(|cell| cell.is_overall == is_overall) {
-            *counts.entry(cell.verdict).or_default() += 1;
-        }
-        counts
-    }
 }
 
 /// Compares the records of B with those of A.
 pub fn compare(a: &[Record], b: &[Record], options: &Options) -> Judgement {
-    judge(&a.iter().collect::<Vec<_>>(), &b.iter().collect::<Vec<_>>(), options, false)
+    judge(&a.iter().collect::<Vec<_>>(), &b.iter().collect::<Vec<_>>(), options)
 }
 
 /// The names that a limit can have with these records: statistics, metrics, and the histograms that may stand before a
 /// statistic.
 pub fn names(a: &[Record], b: &[Record]) -> Vec<String> {
-    let sides = [a, b].map(|side| cells::side(&side.iter().collect::<Vec<_>>(), false));
-    let blocks = || sides.iter().flat_map(|side| side.blocks());
+    let figures = [a, b].map(|side| Side::of(&side.iter().collect::<Vec<_>>(), false).figures());
+    let figures = &figures[0] | &figures[1];
     let mut names = Vec::new();
-    if blocks().any(|block| block.is_histogram) {
+    if figures.iter().any(|(is_histogram, _)| *is_histogram) {
         names.extend(STATISTICS.map(str::to_owned));
     }
-    if blocks().any(|block| loss::find(&block.figure).is_some_and(Loss::is_failure)) {
+    if figures.iter().any(|(_, name)| loss::find(name).is_some_and(Loss::is_failure)) {
         names.push("loss".to_owned());
     }
-    let figures: BTreeSet<(bool, Text)> = blocks().map(|block| (block.is_histogram, block.figure)).collect();
-    let named = |(is_histogram, name): (bool, Text)| {
-        let name = text::clean(&name);
+    names.extend(figures.into_iter().map(|(is_histogram, name)| {
+        let name = text::clean(name);
         if is_histogram { format!("{name}.p99") } else { name }
-    };
-    names.extend(figures.into_iter().map(named));
+    }));
     names
+}
+
+/// How many of these cells have each verdict.
+fn tally<'c>(cells: impl IntoIterator<Item = &'c Cell>) -> BTreeMap<Verdict, usize> {
+    let mut counts = BTreeMap::new();
+    for cell in cells {
+        *counts.entry(cell.verdict).or_default() += 1;
+    }
+    counts
 }

@@ -1,16 +1,26 @@
-//! A judgement as text for a terminal: doubts, verdicts in plain words, then the table.
+//! A judgement as text for a terminal: the answer alone, or doubts, verdicts in plain words and all figures.
 
-use super::cells::{self, Better, Key};
+use std::collections::BTreeMap;
+
+use pciescope_core::CpuList;
+
 use super::dist::CORRELATION;
-use super::{ALPHA, Alone, Cell, Judgement, Need, Ruling, Shift, Verdict};
+use super::key::Better;
+use super::{ALPHA, Cell, CellKey, Judgement, Need, Ruling, Shape, Shift, Verdict, tally};
 use crate::style::{Tone, paint};
-use crate::table::layout::{Align, Columns, Left, Right, Rows, wrap};
+use crate::table::layout::{Column, Left, Right, Rows, wrap};
 use crate::text::{clean, counted, duration, figure, thousands};
 
 /// How many cells of single CPUs are shown where not all are wanted.
 const SHOWN_CELLS: usize = 10;
 /// How many groups get a sentence, and how many cells that only one side has are named.
 const SHOWN_WORDS: usize = 12;
+/// The columns of a brief text.
+const BRIEF: usize = 80;
+/// So many rows has its table.
+const SHOWN_ROWS: usize = 20;
+/// So many of the other differences are named.
+const SHOWN_DOUBTS: usize = 3;
 
 /// What the sides are called.
 #[derive(Debug, Clone)]
@@ -23,11 +33,10 @@ pub struct Names {
 
 /// The whole text. With `all` every cell and statistic is in the table. Ends with a newline.
 pub fn render(judgement: &Judgement, names: &Names, all: bool) -> String {
-    let mut lines = Vec::new();
-    for (side, name, runs, records) in
-        [("A", &names.a, judgement.runs.0, judgement.records.0), ("B", &names.b, judgement.runs.1, judgement.records.1)]
-    {
-        lines.push(format!("{side}: {} ({}, {})", clean(name), counted(runs, "run"), counted(records, "record")));
+    let mut lines: Vec<String> = Vec::new();
+    for (at, (side, name)) in [("A", &names.a), ("B", &names.b)].into_iter().enumerate() {
+        let (runs, records) = (counted(judgement.runs[at], "run"), counted(judgement.records[at], "record"));
+        lines.push(format!("{side}: {} ({runs}, {records})", clean(name)));
     }
     lines.extend(judgement.unreal.map(str::to_owned));
     if !judgement.doubts.is_empty() {
@@ -40,54 +49,22 @@ pub fn render(judgement: &Judgement, names: &Names, all: bool) -> String {
     rulings(&mut lines, judgement);
     table(&mut lines, judgement, all);
     legend(&mut lines, judgement);
-    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+    joined(&lines)
 }
 
 /// The answer: how many groups got slower or faster, the worst of them, and what became of each limit; then a table of the
 /// groups and what else differs. Every line but those of limits fits 80 columns. Ends with a newline.
 pub fn brief(judgement: &Judgement, names: &Names) -> String {
     let groups = by_weight(judgement.overall());
-    let title = format!(
-        "A: {} ({}); B: {} ({})",
-        clean(&names.a),
-        counted(judgement.runs.0, "run"),
-        clean(&names.b),
-        counted(judgement.runs.1, "run")
-    );
+    let [a, b] = judgement.runs.map(|runs| counted(runs, "run"));
+    let title = format!("A: {} ({a}); B: {} ({b})", clean(&names.a), clean(&names.b));
     let mut lines: Vec<String> = wrap(&title, BRIEF, "", "  ").iter().map(|line| paint(Tone::Strong, line)).collect();
     lines.extend(judgement.unreal.map(|line| paint(Tone::Doubt, &format!("  {line}"))));
-    lines.push(format!("  {} of figures: {}", counted(groups.len(), "group"), tally(groups.iter().copied())));
-    if let Some(worst) = groups.first() {
-        let word = worst.verdict.word().to_uppercase();
-        let tone = match (worst.is_worse, worst.verdict.is_alarm()) {
-            (true, _) => Tone::Bad,
-            (false, true) => Tone::Doubt,
-            (false, false) => Tone::Good,
-        };
-        let short: Vec<String> = match worst.verdict {
-            Verdict::Incomparable => vec!["measured in ways that cannot be compared (--anyway)".to_owned()],
-            _ => worst
-                .shifts
-                .iter()
-                .filter(|shift| matters(worst, shift))
-                .take(2)
-                .map(|shift| change_of(worst, shift))
-                .collect(),
-        };
-        let text = format!("{}: {}", worst.key.title(), short.join(", "));
-        let mut wrapped = wrap(&text, BRIEF, &format!("  {word}: "), "    ").into_iter();
-        if let Some(first) = wrapped.next() {
-            lines.push(first.replacen(&word, &paint(tone, &word), 1));
-        }
-        lines.extend(wrapped);
-    }
+    lines.push(format!("  {} of figures: {}", counted(groups.len(), "group"), words_of(tally(groups.iter().copied()))));
+    lines.extend(groups.first().into_iter().flat_map(|worst| worst_line(worst)));
     for ruling in &judgement.rulings {
-        let (word, tone) = match (ruling.is_failed(), ruling.is_undecided()) {
-            (true, _) => ("EXCEEDED", Tone::Bad),
-            (false, true) => ("UNDECIDED", Tone::Doubt),
-            (false, false) => ("held", Tone::Good),
-        };
-        let by = ruling.exceeded.len() + ruling.alone.iter().filter(|alone| alone.is_proven).count();
+        let (word, tone) = outcome(ruling);
+        let by = ruling.exceeded.len() + ruling.only_in_b.iter().filter(|figure| figure.is_proven).count();
         let by = if by > 0 { format!("{by} of ") } else { String::new() };
         let checked = counted(ruling.checked, "figure");
         lines.push(format!("  {}: --fail-if '{}': {by}{checked}", paint(tone, word), clean(&ruling.limit.text)));
@@ -100,7 +77,16 @@ pub fn brief(judgement: &Judgement, names: &Names) -> String {
             lines.extend(wrap(&unmatched(keys), BRIEF, &format!("  Only in {side}, not compared: "), "    "));
         }
     }
-    brief_table(&mut lines, &groups);
+    let rows: Vec<Row> = rows(groups.iter().copied(), false).map(|row| Row { shape: None, ..row }).collect();
+    if !rows.is_empty() {
+        let mut shown = columns(&rows, SHOWN_ROWS, true).into_iter();
+        lines.push(String::new());
+        lines.extend(shown.next().map(|head| paint(Tone::Dim, &head)));
+        lines.extend(shown);
+        let more = rows.len().saturating_sub(SHOWN_ROWS);
+        let more = if more > 0 { format!("{} more rows, and e", thousands(more as u64)) } else { "E".to_owned() };
+        lines.push(paint(Tone::Dim, &format!("{more}ach CPU and target with 95 % intervals: --all")));
+    }
     if let Some(text) = unordered(judgement).filter(|_| groups.iter().any(|cell| cell.verdict.is_alarm())) {
         lines.push(String::new());
         lines.extend(wrap(&format!("{text} If more are alike, a change may be chance."), BRIEF, "", "  "));
@@ -115,80 +101,97 @@ pub fn brief(judgement: &Judgement, names: &Names) -> String {
             lines.push(format!("and {more} more: --all shows them"));
         }
     }
+    joined(&lines)
+}
+
+fn joined(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// The columns of a brief text.
-const BRIEF: usize = 80;
-/// So many rows has its table.
-const SHOWN_ROWS: usize = 20;
-/// So many of the other differences are named.
-const SHOWN_DOUBTS: usize = 3;
-
-/// The statistics of a cell that a reader wants first: the main one, p99, and what raised an alarm.
-fn matters(cell: &Cell, shift: &Shift) -> bool {
-    let is_first = cell.shifts.first().is_some_and(|first| first.name == shift.name);
-    is_first || shift.name == "p99" || (shift.verdict.is_alarm() && shift.name != "mean")
+/// The worst group with its two main changes.
+fn worst_line(worst: &Cell) -> Vec<String> {
+    let word = worst.verdict.word().to_uppercase();
+    let tone = match (worst.is_worse, worst.verdict.is_alarm()) {
+        (true, _) => Tone::Bad,
+        (false, true) => Tone::Doubt,
+        (false, false) => Tone::Good,
+    };
+    let short = match worst.verdict {
+        Verdict::Incomparable => "measured in ways that cannot be compared (--anyway)".to_owned(),
+        _ => {
+            let rows = rows([worst], false).take(2);
+            rows.map(|row| format!("{} {}", name(row.shift), change(worst, row.shift, false)))
+                .collect::<Vec<_>>()
+                .join(", ")
+        }
+    };
+    let text = format!("{}: {short}", worst.key.title());
+    let mut lines = wrap(&text, BRIEF, &format!("  {word}: "), "    ");
+    lines[0] = lines[0].replacen(&word, &paint(tone, &word), 1);
+    lines
 }
 
-/// `median +3.0 % (1.00 us to 1.03 us)`.
-fn change_of(cell: &Cell, shift: &Shift) -> String {
-    let values = format!("{} to {}", value(&cell.unit, shift.a), value(&cell.unit, shift.b));
-    match shift.change {
-        Some(change) => format!("{} {} ({values})", name(shift), percent(change)),
-        None => format!("{} {values}", name(shift)),
-    }
+/// A row of a table: a statistic of a cell, and in the first row of a cell its shape.
+#[derive(Clone, Copy)]
+struct Row<'j> {
+    cell: &'j Cell,
+    shift: &'j Shift,
+    shape: Option<Shape>,
 }
 
-fn brief_table(lines: &mut Vec<String>, groups: &[&Cell]) {
-    let rows = groups
-        .iter()
-        .flat_map(|cell| cell.shifts.iter().filter(|shift| matters(cell, shift)).map(move |shift| (*cell, shift)));
-    let rows: Vec<(&Cell, &Shift)> = rows.collect();
-    if rows.is_empty() {
-        return;
-    }
-    let heads = [("Device", Left), ("Test", Left), ("Target", Left), ("Figure", Left)];
-    let keys: Vec<[String; 4]> = rows
-        .iter()
-        .map(|(cell, _)| {
-            [dash(&clean(&cell.key.device)), clean(&cell.key.test), cell.key.target(), clean(&cell.key.figure)]
-        })
-        .collect();
-    // What all rows have in common stands in the answer.
-    let differs: Vec<bool> = (0..4).map(|place| keys.iter().any(|key| key[place] != keys[0][place])).collect();
-    let mut columns: Vec<(&str, usize, Align)> = heads
-        .iter()
-        .zip(&differs)
-        .filter(|(_, differs)| **differs)
-        .map(|((head, align), _)| (*head, 0, *align))
-        .collect();
-    columns.extend([("", 4, Left), ("A", 8, Right), ("B", 8, Right), ("Change", 8, Right), ("Verdict", 7, Left)]);
-    let mut table = Columns::new(&columns);
-    for ((cell, shift), key) in rows.iter().zip(&keys).take(SHOWN_ROWS) {
-        let mut row: Vec<String> =
-            key.iter().zip(&differs).filter(|(_, differs)| **differs).map(|(part, _)| part.clone()).collect();
-        row.extend([
-            statistic(shift),
-            value(&cell.unit, shift.a),
-            value(&cell.unit, shift.b),
-            shift.change.map_or_else(|| "-".to_owned(), percent),
-            shift.verdict.word().to_owned(),
-        ]);
-        table.row(row);
-    }
-    lines.push(String::new());
-    let mut rows_of = table.lines().into_iter();
-    lines.extend(rows_of.next().map(|head| paint(Tone::Dim, &head)));
-    lines.extend(rows_of);
-    let more = rows.len().saturating_sub(SHOWN_ROWS);
-    let more = if more > 0 { format!("{} more rows, and e", thousands(more as u64)) } else { "E".to_owned() };
-    lines.push(paint(Tone::Dim, &format!("{more}ach CPU and target with 95 % intervals: --all")));
+/// The rows of cells: all, or those that a reader wants first, which are the main one, p99, and what raised an alarm.
+fn rows<'j>(cells: impl IntoIterator<Item = &'j Cell>, all: bool) -> impl Iterator<Item = Row<'j>> {
+    cells.into_iter().flat_map(move |cell| {
+        let is_wanted = move |place: usize, shift: &Shift| {
+            all || place == 0 || shift.name == "p99" || (shift.verdict.is_alarm() && shift.name != "mean")
+        };
+        let shifts = cell.shifts.iter().enumerate().filter(move |(place, shift)| is_wanted(*place, shift));
+        shifts.map(move |(place, shift)| Row { cell, shift, shape: cell.shape.filter(|_| place == 0) })
+    })
+}
+
+/// The table of the first `shown` rows. A brief one has of the target only the columns that differ between rows (what all
+/// have in common stands in the answer), and no intervals.
+fn columns<'j>(rows: &[Row<'j>], shown: usize, is_brief: bool) -> Vec<String> {
+    let key: [Column<Row<'j>>; 4] = [
+        ("Device", 0, Left, &|row| row.cell.key.columns()[0].clone()),
+        ("Test", 0, Left, &|row| row.cell.key.columns()[1].clone()),
+        ("Target", 0, Left, &|row| row.cell.key.columns()[2].clone()),
+        ("Figure", 0, Left, &|row| row.cell.key.columns()[3].clone()),
+    ];
+    let width = |brief: usize| if is_brief { brief } else { 0 };
+    let figures: [Column<Row<'j>>; 8] = [
+        ("CPU", 0, Right, &|row| match (row.cell.merged, row.cell.key.cpu) {
+            (1, Some(cpu)) => cpu.to_string(),
+            (1, None) => "-".to_owned(),
+            _ => "all".to_owned(),
+        }),
+        ("", width(4), Left, &|row| {
+            if row.shift.name == "value" { "-".to_owned() } else { row.shift.name.to_string() }
+        }),
+        ("A", width(8), Right, &|row| value(&row.cell.unit, row.shift.a)),
+        ("B", width(8), Right, &|row| value(&row.cell.unit, row.shift.b)),
+        ("Change", width(8), Right, &|row| row.shift.change.map_or_else(|| "-".to_owned(), percent)),
+        ("95 % interval", 0, Right, &|row| interval(row.shift).unwrap_or_else(|| "-".to_owned())),
+        ("P(B>A)", 0, Right, &|row| {
+            row.shape.map_or_else(|| "-".to_owned(), |shape| format!("{:.2}", shape.superiority))
+        }),
+        ("Verdict", width(7), Left, &|row| {
+            let is_hidden = row.shape.is_some_and(|shape| shape.is_alarm) && !row.shift.verdict.is_alarm();
+            format!("{}{}", row.shift.verdict.word(), if is_hidden { " (form differs)" } else { "" })
+        }),
+    ];
+    let differs = |column: &Column<Row<'j>>| rows.iter().any(|row| column.3(row) != column.3(&rows[0]));
+    let is_shown = |column: &Column<Row<'j>>| !is_brief || !["CPU", "95 % interval", "P(B>A)"].contains(&column.0);
+    let key = key.into_iter().filter(|column| !is_brief || differs(column));
+    let wanted: Vec<Column<Row<'j>>> = key.chain(figures.into_iter().filter(is_shown)).collect();
+    let table = Rows::of(rows.iter().take(shown).copied()).columns(&wanted);
+    if is_brief { table.lines() } else { table.without_empty().lines() }
 }
 
 /// Cells that are worth a line: losses that both sides are free of are not.
 fn is_shown(cell: &Cell) -> bool {
-    cells::better(&cell.key) != Better::Fewer || cell.shifts.iter().any(|shift| shift.a != 0.0 || shift.b != 0.0)
+    cell.key.better() != Better::Fewer || cell.shifts.iter().any(|shift| shift.a != 0.0 || shift.b != 0.0)
 }
 
 /// The worst first: slower before differing before faster, and the larger change before the smaller.
@@ -217,12 +220,12 @@ fn verdicts(lines: &mut Vec<String>, judgement: &Judgement) {
         lines.push(format!(
             "No change was found in {}: {}.",
             counted(quiet.len(), "group"),
-            tally(quiet.iter().copied())
+            words_of(tally(quiet.iter().copied()))
         ));
     }
     let single: Vec<&Cell> = judgement.cells.iter().filter(|cell| !cell.is_overall && is_shown(cell)).collect();
     if !single.is_empty() {
-        lines.push(format!("By CPU and target, {}: {}.", counted(single.len(), "cell"), tally(single.into_iter())));
+        lines.push(format!("By CPU and target, {}: {}.", counted(single.len(), "cell"), words_of(tally(single))));
     }
     for (side, keys) in [("A", &judgement.only_a), ("B", &judgement.only_b)] {
         if !keys.is_empty() {
@@ -234,18 +237,15 @@ fn verdicts(lines: &mut Vec<String>, judgement: &Judgement) {
     }
 }
 
-fn tally<'c>(cells: impl Iterator<Item = &'c Cell>) -> String {
-    let mut counts = std::collections::BTreeMap::new();
-    for cell in cells {
-        *counts.entry(cell.verdict).or_insert(0u64) += 1;
-    }
-    let words = counts.into_iter().rev().map(|(verdict, n)| format!("{} {}", thousands(n), verdict.word()));
+/// How many have each verdict, in words.
+fn words_of(counts: BTreeMap<Verdict, usize>) -> String {
+    let words = counts.into_iter().rev().map(|(verdict, n)| format!("{} {}", thousands(n as u64), verdict.word()));
     words.collect::<Vec<_>>().join(", ")
 }
 
 /// Cells of one side by what they are of, with their CPUs.
-fn unmatched(keys: &[Key]) -> String {
-    let mut groups: std::collections::BTreeMap<String, Vec<u32>> = std::collections::BTreeMap::new();
+fn unmatched(keys: &[CellKey]) -> String {
+    let mut groups: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     for key in keys {
         groups.entry(key.title()).or_default().extend(key.cpu);
     }
@@ -256,7 +256,7 @@ fn unmatched(keys: &[Key]) -> String {
         .map(|(title, mut cpus)| {
             cpus.sort_unstable();
             cpus.dedup();
-            let list = cpus.into_iter().collect::<pciescope_core::CpuList>().to_string();
+            let list = cpus.into_iter().collect::<CpuList>().to_string();
             if list.is_empty() { title } else { format!("{title} on CPUs {list}") }
         })
         .collect();
@@ -271,7 +271,7 @@ fn sentence(cell: &Cell) -> String {
     let place = if cell.merged > 1 {
         format!("{} ({} cells together)", cell.key.title(), thousands(cell.merged as u64))
     } else {
-        cell.key.cpu.map_or_else(|| cell.key.title(), |cpu| format!("{} on CPU {cpu}", cell.key.title()))
+        format!("{}{}", cell.key.title(), on_cpu(&cell.key))
     };
     format!("{}: {place}: {}", cell.verdict.word().to_uppercase(), reason(cell))
 }
@@ -284,7 +284,8 @@ fn reason(cell: &Cell) -> String {
             .to_owned();
     }
     if !alarms.is_empty() {
-        let words: Vec<String> = alarms.iter().map(|shift| format!("{} {}", name(shift), by(cell, shift))).collect();
+        let words: Vec<String> =
+            alarms.iter().map(|shift| format!("{} {}", name(shift), change(cell, shift, true))).collect();
         let pair = cell.shape.map_or_else(String::new, |shape| {
             let (who, share) =
                 if shape.superiority >= 0.5 { ("B", shape.superiority) } else { ("A", 1.0 - shape.superiority) };
@@ -299,11 +300,11 @@ fn reason(cell: &Cell) -> String {
             shape.displaced.abs() * 100.0,
             if shape.displaced > 0.0 { "higher" } else { "lower" },
             name(first),
-            by(cell, first)
+            change(cell, first, true)
         ),
         _ => {
             let need = first.need.map_or_else(String::new, |need| format!("; {}", help(need)));
-            format!("{} {}{need}.", name(first), by(cell, first))
+            format!("{} {}{need}.", name(first), change(cell, first, true))
         }
     }
 }
@@ -316,10 +317,12 @@ fn name(shift: &Shift) -> &str {
     }
 }
 
-fn by(cell: &Cell, shift: &Shift) -> String {
+/// `+3.0 % [+2.1, +3.9] (1.00 us to 1.03 us)`, or without the interval.
+fn change(cell: &Cell, shift: &Shift, has_interval: bool) -> String {
     let values = format!("{} to {}", value(&cell.unit, shift.a), value(&cell.unit, shift.b));
+    let interval = interval(shift).filter(|_| has_interval).map_or_else(String::new, |interval| format!("{interval} "));
     match shift.change {
-        Some(change) => format!("{} {} ({values})", percent(change), interval(shift)).replace("  ", " "),
+        Some(change) => format!("{} {interval}({values})", percent(change)),
         None => values,
     }
 }
@@ -347,124 +350,79 @@ fn percent(change: f64) -> String {
     if percent.abs() >= 1000.0 { format!("{percent:+.0} %") } else { format!("{percent:+.1} %") }
 }
 
-fn interval(shift: &Shift) -> String {
+fn interval(shift: &Shift) -> Option<String> {
     let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{:+.1}", end * 100.0));
-    match (shift.low, shift.high) {
-        (None, None) => String::new(),
-        (low, high) => format!("[{}, {}]", end(low), end(high)),
+    let is_known = shift.low.is_some() || shift.high.is_some();
+    is_known.then(|| format!("[{}, {}]", end(shift.low), end(shift.high)))
+}
+
+/// `held`, `EXCEEDED` or `UNDECIDED`.
+fn outcome(ruling: &Ruling) -> (&'static str, Tone) {
+    match (ruling.is_failed(), ruling.is_undecided()) {
+        (true, _) => ("EXCEEDED", Tone::Bad),
+        (false, true) => ("UNDECIDED", Tone::Doubt),
+        (false, false) => ("held", Tone::Good),
     }
 }
 
 fn rulings(lines: &mut Vec<String>, judgement: &Judgement) {
-    if judgement.rulings.is_empty() {
-        return;
+    if !judgement.rulings.is_empty() {
+        lines.push(String::new());
     }
-    lines.push(String::new());
     for ruling in &judgement.rulings {
-        lines.push(ruling_line(ruling));
-        for (list, word) in [(&ruling.exceeded, "exceeded"), (&ruling.unproven, "not proven")] {
-            for &(cell, shift) in list.iter().take(SHOWN_CELLS) {
-                let cell = &judgement.cells[cell];
-                let cpu = match (cell.merged, cell.key.cpu) {
-                    (1, Some(cpu)) => format!(" on CPU {cpu}"),
-                    (1, None) => String::new(),
-                    _ => " together".to_owned(),
-                };
-                let shift = &cell.shifts[shift];
-                lines.push(format!("  {word}: {}{cpu}: {} {}", cell.key.title(), name(shift), by(cell, shift)));
-            }
-            let rest = list.len().saturating_sub(SHOWN_CELLS);
-            if rest > 0 {
-                lines.push(format!("  {word}: and {} more", thousands(rest as u64)));
-            }
+        let mut title = format!("{}: --fail-if '{}'", outcome(ruling).0, clean(&ruling.limit.text));
+        title += &format!(": compared with {}", counted(ruling.checked, "figure"));
+        if ruling.undecided > 0 {
+            let why = "could not be decided (too few samples, nothing in A, or incomparable)";
+            title += &format!(", {} {why}", ruling.undecided);
         }
-        alone(lines, ruling);
+        lines.push(title);
+        let mut put = |what: &str, figures: Vec<String>| {
+            lines.extend(figures.iter().take(SHOWN_CELLS).map(|figure| format!("  {figure}")));
+            let rest = figures.len().saturating_sub(SHOWN_CELLS);
+            lines.extend((rest > 0).then(|| format!("  {what}: and {} more", thousands(rest as u64))));
+        };
+        for (list, word) in [(&ruling.exceeded, "exceeded"), (&ruling.unproven, "not proven")] {
+            let line = |&(cell, shift): &(usize, usize)| {
+                let cell = &judgement.cells[cell];
+                let place = if cell.merged > 1 { " together".to_owned() } else { on_cpu(&cell.key) };
+                let shift = &cell.shifts[shift];
+                format!("{word}: {}{place}: {} {}", cell.key.title(), name(shift), change(cell, shift, true))
+            };
+            put(word, list.iter().map(line).collect());
+        }
+        // Figures that only B has, those that are proven before the others.
+        let (proven, open): (Vec<_>, Vec<_>) = ruling.only_in_b.iter().partition(|figure| figure.is_proven);
+        let of_b = proven.into_iter().chain(open).map(|of_b| {
+            let word = if of_b.is_proven { "exceeded" } else { "not proven" };
+            let name = if of_b.name == "value" { String::new() } else { format!("{} ", of_b.name) };
+            let figure = value(&of_b.unit, of_b.value);
+            format!("{word}: {}{}: {name}{figure}, only in B", of_b.key.title(), on_cpu(&of_b.key))
+        });
+        put("only in B", of_b.collect());
         if !ruling.missing.is_empty() {
             lines.push(format!("  not measured in B: {}", unmatched(&ruling.missing)));
         }
     }
 }
 
-/// Figures that only B has, those that are proven before the others.
-fn alone(lines: &mut Vec<String>, ruling: &Ruling) {
-    let mut all: Vec<&Alone> = ruling.alone.iter().collect();
-    all.sort_by_key(|alone| !alone.is_proven);
-    for alone in all.iter().take(SHOWN_CELLS) {
-        let word = if alone.is_proven { "exceeded" } else { "not proven" };
-        let cpu = alone.key.cpu.map(|cpu| format!(" on CPU {cpu}")).unwrap_or_default();
-        let name = if alone.name == "value" { String::new() } else { format!("{} ", alone.name) };
-        let figure = value(&alone.unit, alone.value);
-        lines.push(format!("  {word}: {}{cpu}: {name}{figure}, only in B", alone.key.title()));
-    }
-    let rest = all.len().saturating_sub(SHOWN_CELLS);
-    if rest > 0 {
-        lines.push(format!("  only in B: and {} more", thousands(rest as u64)));
-    }
-}
-
-fn ruling_line(ruling: &Ruling) -> String {
-    let word = match (ruling.is_failed(), ruling.is_undecided()) {
-        (true, _) => "EXCEEDED",
-        (false, true) => "UNDECIDED",
-        (false, false) => "held",
-    };
-    let mut parts = vec![format!("compared with {}", counted(ruling.checked, "figure"))];
-    if ruling.undecided > 0 {
-        parts.push(format!(
-            "{} could not be decided (too few samples, nothing in A, or incomparable)",
-            ruling.undecided
-        ));
-    }
-    format!("{word}: --fail-if '{}': {}", clean(&ruling.limit.text), parts.join(", "))
+fn on_cpu(key: &CellKey) -> String {
+    key.cpu.map_or_else(String::new, |cpu| format!(" on CPU {cpu}"))
 }
 
 fn table(lines: &mut Vec<String>, judgement: &Judgement, all: bool) {
     let groups = by_weight(judgement.overall());
     let single = by_weight(judgement.cells.iter().filter(|cell| !cell.is_overall));
-    let shown_groups = if all { groups.len() } else { groups.len().min(4 * SHOWN_CELLS) };
     let alarms = single.iter().filter(|cell| cell.verdict != Verdict::Same).count();
+    let shown_groups = if all { groups.len() } else { groups.len().min(4 * SHOWN_CELLS) };
     let shown_single = if all { single.len() } else { alarms.min(SHOWN_CELLS) };
-    let shown: Vec<&Cell> = groups[..shown_groups]
-        .iter()
-        .chain(&single[..shown_single])
-        .copied()
-        .filter(|c| !c.shifts.is_empty())
-        .collect();
-    if shown.is_empty() {
+    let shown = groups[..shown_groups].iter().chain(&single[..shown_single]);
+    let rows: Vec<Row> = rows(shown.copied(), all).collect();
+    if rows.is_empty() {
         return;
     }
     lines.push(String::new());
-    let is_wanted = |place: usize, shift: &Shift| {
-        all || place == 0 || shift.name == "p99" || (shift.verdict.is_alarm() && shift.name != "mean")
-    };
-    let rows = shown.into_iter().flat_map(|cell| {
-        let shifts = cell.shifts.iter().enumerate().filter(move |(place, shift)| is_wanted(*place, shift));
-        shifts.map(move |(place, shift)| (cell, shift, cell.shape.filter(|_| place == 0)))
-    });
-    let columns = Rows::of(rows).columns(&[
-        ("Device", 0, Left, &|(cell, ..)| dash(&clean(&cell.key.device))),
-        ("Test", 0, Left, &|(cell, ..)| clean(&cell.key.test)),
-        ("Target", 0, Left, &|(cell, ..)| cell.key.target()),
-        ("Figure", 0, Left, &|(cell, ..)| clean(&cell.key.figure)),
-        ("CPU", 0, Right, &|(cell, ..)| match (cell.merged, cell.key.cpu) {
-            (1, Some(cpu)) => cpu.to_string(),
-            (1, None) => "-".to_owned(),
-            _ => "all".to_owned(),
-        }),
-        ("", 0, Left, &|(_, shift, _)| statistic(shift)),
-        ("A", 0, Right, &|(cell, shift, _)| value(&cell.unit, shift.a)),
-        ("B", 0, Right, &|(cell, shift, _)| value(&cell.unit, shift.b)),
-        ("Change", 0, Right, &|(_, shift, _)| shift.change.map_or_else(|| "-".to_owned(), percent)),
-        ("95 % interval", 0, Right, &|(_, shift, _)| dash(&interval(shift))),
-        ("P(B>A)", 0, Right, &|(.., shape)| {
-            shape.map_or_else(|| "-".to_owned(), |shape| format!("{:.2}", shape.superiority))
-        }),
-        ("Verdict", 0, Left, &|(_, shift, shape)| {
-            let is_hidden = shape.is_some_and(|shape| shape.is_alarm) && !shift.verdict.is_alarm();
-            format!("{}{}", shift.verdict.word(), if is_hidden { " (form differs)" } else { "" })
-        }),
-    ]);
-    lines.extend(columns.without_empty().lines());
+    lines.extend(columns(&rows, rows.len(), false));
     let left = groups.len() - shown_groups + single.len() - shown_single;
     if left > 0 {
         lines.push(format!("{} not shown; --all shows every one", counted(left, "cell")));
@@ -479,15 +437,6 @@ fn unordered(judgement: &Judgement) -> Option<String> {
     (judgement.unordered > 0).then_some(text)
 }
 
-/// The statistic's name; a metric has none.
-fn statistic(shift: &Shift) -> String {
-    if shift.name == "value" { "-".to_owned() } else { shift.name.to_string() }
-}
-
-fn dash(text: &str) -> String {
-    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
-}
-
 fn legend(lines: &mut Vec<String>, judgement: &Judgement) {
     let options = &judgement.options;
     lines.push(String::new());
@@ -496,22 +445,22 @@ fn legend(lines: &mut Vec<String>, judgement: &Judgement) {
         options.margin * 100.0,
         ALPHA * 100.0
     ));
-    let widened = judgement.cells.iter().flat_map(|cell| cell.shifts.iter());
-    let widest = widened.map(|shift| shift.margin).fold(options.margin, f64::max);
+    let shifts = || judgement.cells.iter().flat_map(|cell| &cell.shifts);
+    let widest = shifts().map(|shift| shift.margin).fold(options.margin, f64::max);
     if widest > options.margin {
         lines.push(format!(
             "The clock's step is wider than that for some: their margin is up to {:.1} %.",
             widest * 100.0
         ));
     }
-    if judgement.cells.iter().flat_map(|cell| cell.shifts.iter()).any(|shift| shift.is_of_cells) {
+    if shifts().any(|shift| shift.is_of_cells) {
         lines.push(
             "The median of several cells together is the geometric mean of the cells' medians, with equal weights."
                 .to_owned(),
         );
     }
     lines.extend(unordered(judgement));
-    if judgement.runs == (1, 1) {
+    if judgement.runs == [1, 1] {
         lines.push(format!(
             "One run on each side: the spread between runs is not known; {:.1} % is assumed (--run-spread).",
             options.spread * 100.0

@@ -9,8 +9,8 @@ use pciescope_core::Histogram;
 
 use super::{charts, first, safe};
 use crate::chart::{Chart, Curves};
-use crate::compare::cells::{self, Side, Values};
-use crate::compare::{self, Judgement, Key, Shift, Verdict};
+use crate::compare::cells::{Side, Values};
+use crate::compare::{self, CellKey, Judgement, Shift, Verdict};
 use crate::model::{self, Host};
 use crate::text::{clean, duration, figure};
 
@@ -67,19 +67,19 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
         return String::new();
     }
     let all = columns(records, hosts);
-    let sides: Vec<BTreeMap<Key, Own>> = all.iter().map(|column| owns(&cells::side(&column.records, false))).collect();
-    let mut count: BTreeMap<&Key, usize> = BTreeMap::new();
+    let sides: Vec<BTreeMap<CellKey, Own>> = all.iter().map(|column| owns(Side::of(&column.records, false))).collect();
+    let mut count: BTreeMap<&CellKey, usize> = BTreeMap::new();
     for key in sides.iter().flat_map(BTreeMap::keys) {
         *count.entry(key).or_default() += 1;
     }
-    let common: Vec<&Key> = count.iter().filter(|(_, n)| **n > 1).map(|(key, _)| *key).collect();
+    let common: Vec<&CellKey> = count.iter().filter(|(_, n)| **n > 1).map(|(key, _)| *key).collect();
     let shown: Vec<usize> =
         (0..all.len()).filter(|place| common.iter().any(|key| sides[*place].contains_key(*key))).collect();
     if common.is_empty() || shown.len() < 2 {
         return String::new();
     }
     // What the same runs have stands in one table: no row is full of gaps.
-    let mut groups: Vec<(Vec<usize>, Vec<&Key>)> = Vec::new();
+    let mut groups: Vec<(Vec<usize>, Vec<&CellKey>)> = Vec::new();
     for key in common {
         let own: Vec<usize> = shown.iter().copied().filter(|place| sides[*place].contains_key(key)).collect();
         match groups.iter_mut().find(|group| group.0 == own) {
@@ -111,10 +111,7 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
             .map(|place| {
                 let judge = || {
                     let options = compare::Options::default();
-                    (*place != own[0]).then(|| {
-                        // Of many CPUs and vectors the groups alone are shown.
-                        compare::judge(&all[own[0]].records, &all[*place].records, &options, true)
-                    })
+                    (*place != own[0]).then(|| compare::judge(&all[own[0]].records, &all[*place].records, &options))
                 };
                 judged.entry((own[0], *place)).or_insert_with(judge).clone()
             })
@@ -138,7 +135,7 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
 }
 
 /// The histograms of the runs over each other, and their tails; returns whether there was anything to draw.
-fn overlay(page: &mut String, key: &Key, own: &[usize], all: &[Column], sides: &[BTreeMap<Key, Own>]) -> bool {
+fn overlay(page: &mut String, key: &CellKey, own: &[usize], all: &[Column], sides: &[BTreeMap<CellKey, Own>]) -> bool {
     let named = own.iter().map(|place| {
         let histogram = sides[*place].get(key).map(|own| own.histogram.clone()).unwrap_or_default();
         (all[*place].title.clone(), histogram)
@@ -147,8 +144,7 @@ fn overlay(page: &mut String, key: &Key, own: &[usize], all: &[Column], sides: &
     if lines.len() < 2 {
         return false;
     }
-    let place = [clean(&key.device), clean(&key.test), key.target(), clean(&key.figure).replace('_', " ")];
-    let title = place.iter().filter(|part| !part.is_empty() && *part != "-").cloned().collect::<Vec<_>>().join(" ");
+    let title = key.with(&key.figure.replace('_', " "), true).title();
     page.push_str("<div class=\"pair\">\n");
     for is_tail in [false, true] {
         let chart = Chart::Curves(Curves { lines: lines.clone(), is_tail, ..Curves::default() });
@@ -181,9 +177,9 @@ struct Own {
 }
 
 /// What a side has, by the keys of groups.
-fn owns(side: &Side) -> BTreeMap<Key, Own> {
-    let mut owns: BTreeMap<Key, Own> = BTreeMap::new();
-    for (known, cell) in side.blocks().flat_map(|block| side.cells(&block)) {
+fn owns(mut side: Side) -> BTreeMap<CellKey, Own> {
+    let mut owns: BTreeMap<CellKey, Own> = BTreeMap::new();
+    for (known, cell) in side.take_cells() {
         let own = owns.entry(known.merged()).or_default();
         cell.unit.clone_into(&mut own.unit);
         own.cpus.extend(known.cpu);
@@ -198,9 +194,9 @@ fn owns(side: &Side) -> BTreeMap<Key, Own> {
 /// The rows of one cell; returns how many.
 fn write_key(
     page: &mut String,
-    key: &Key,
+    key: &CellKey,
     shown: &[usize],
-    sides: &[BTreeMap<Key, Own>],
+    sides: &[BTreeMap<CellKey, Own>],
     judged: &[Option<Judgement>],
     room: usize,
 ) -> usize {
@@ -210,7 +206,7 @@ fn write_key(
     let mut rows = 0;
     for (name, words, percentile) in statistics.into_iter().take(room) {
         let values: Vec<Option<f64>> = owns.iter().map(|own| value((*own)?, key, percentile)).collect();
-        let is_quiet = cells::is_loss(&key.figure) && values.iter().flatten().all(|value| *value == 0.0);
+        let is_quiet = key.is_loss() && values.iter().flatten().all(|value| *value == 0.0);
         if is_quiet || values.iter().flatten().count() < 2 {
             continue;
         }
@@ -219,8 +215,7 @@ fn write_key(
         } else {
             format!("{} {words}", clean(&key.figure).replace('_', " "))
         };
-        let place = [clean(&key.device), clean(&key.test), key.target()];
-        let place = place.iter().filter(|part| !part.is_empty() && *part != "-").cloned().collect::<Vec<_>>().join(" ");
+        let place = key.with("", false).title();
         *page += &format!("<tr><td class=\"left\">{}</td><td class=\"left\">{}</td>", safe(&place), safe(&title));
         for (column, value) in values.iter().enumerate() {
             let Some(value) = value else {
@@ -239,12 +234,12 @@ fn write_key(
     rows
 }
 
-fn value(own: &Own, key: &Key, percentile: Option<f64>) -> Option<f64> {
+fn value(own: &Own, key: &CellKey, percentile: Option<f64>) -> Option<f64> {
     let value = match (key.is_histogram, percentile) {
         (true, Some(percentile)) => own.histogram.percentile_ns(percentile),
         (true, None) => own.histogram.max_ns(),
-        (false, _) if cells::is_loss(&key.figure) => Some(own.values.sum()),
-        (false, _) => (own.values.count() > 0).then(|| own.values.mean()),
+        (false, _) if key.is_loss() => Some(own.values.sum),
+        (false, _) => (own.values.count > 0).then(|| own.values.mean()),
     };
     value.filter(|value| value.is_finite())
 }
@@ -261,7 +256,7 @@ fn shown_as(value: f64, unit: &str) -> String {
 
 /// The difference against the first column: the one that was judged, over common CPUs, or the plain one.
 fn difference(
-    key: &Key,
+    key: &CellKey,
     name: &str,
     judgement: &Option<Judgement>,
     (first, value): (Option<f64>, f64),
