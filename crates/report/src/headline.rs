@@ -26,9 +26,8 @@ pub(crate) struct Headline {
 impl Headline {
     /// The headline of the histogram `name` of `records`, which have one device, test and target; `None` if they have no
     /// sample. `compare` finds the same median for one run.
-    pub(crate) fn of(records: &[&Record], name: &str) -> Option<Self> {
-        let cells = Side::of(records, false).take_cells();
-        let cells = cells.iter().filter(|(key, _)| key.is_histogram && key.figure == name).map(|(_, cell)| cell);
+    pub(crate) fn of<'r>(records: &[&'r Record], name: &'r str) -> Option<Self> {
+        let cells = Side::of(records, false).cells((true, name));
         let mut all = Histogram::default();
         let mut by_cpu: BTreeMap<u32, Histogram> = BTreeMap::new();
         for record in records {
@@ -38,7 +37,7 @@ impl Headline {
                 by_cpu.entry(cpu.cpu).or_default().merge(histogram);
             }
         }
-        let of_cells = of_runs(&cells.collect::<Vec<_>>()).map(|runs| {
+        let of_cells = of_runs(&cells.values().collect::<Vec<_>>()).map(|runs| {
             let logs: Vec<f64> = runs.iter().map(|run| run.value().ln()).collect();
             (logs.iter().sum::<f64>() / logs.len() as f64).exp()
         });
@@ -52,14 +51,13 @@ impl Headline {
 /// Of each run of a side the geometric mean of the medians of a group's cells. `None` of fewer than two cells, and where a
 /// run lacks a cell or a cell has too few samples for an interval.
 pub(crate) fn of_runs(cells: &[&SideCell]) -> Option<Vec<Single>> {
-    let names = || cells.first().into_iter().flat_map(|cell| cell.runs.keys());
-    if cells.len() < 2 || cells.iter().any(|cell| !cell.runs.keys().eq(names())) {
+    let names = |at: usize| cells[at].runs.iter().map(|run| run.name);
+    if cells.len() < 2 || (1..cells.len()).any(|at| !names(at).eq(names(0))) {
         return None;
     }
     let median = |dist| Single::Quantile { dist: Rc::new(dist), share: 0.5 };
-    names()
-        .map(|name| Single::of_cells(cells.iter().filter_map(|cell| cells::dist(&cell.runs[name].samples)).map(median)))
-        .collect()
+    let run = |at: usize| cells.iter().filter_map(move |cell| cells::dist(&cell.runs[at].samples)).map(median);
+    (0..cells[0].runs.len()).map(|at| Single::of_cells(run(at))).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Sorts the records of a side into cells. A cell is what was measured, on which target, from which CPU, for each run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use pciescope_core::{Histogram, Record};
 
@@ -8,7 +9,7 @@ use super::dist::{CORRELATION, Dist};
 use super::interval::weighted_mean;
 use super::key::{self, CellKey, RATIO};
 use super::values::{self, Value};
-use crate::model::{self, Kind};
+use crate::model;
 
 /// The samples of a record.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +68,8 @@ impl Values {
 /// What one run says of a cell.
 #[derive(Debug, Default)]
 pub struct Run<'r> {
+    /// The records' `run`.
+    pub name: &'r str,
     /// Its histograms, to be added up.
     pub samples: Vec<Samples<'r>>,
     /// Its values.
@@ -85,8 +88,8 @@ type Comparable = (bool, bool, u32);
 /// A cell of one side.
 #[derive(Debug, Default)]
 pub struct SideCell<'r> {
-    /// The runs, by the records' `run`.
-    pub runs: BTreeMap<&'r str, Run<'r>>,
+    /// The runs, ascending by name. There are few in a cell, and many cells.
+    pub runs: Vec<Run<'r>>,
     /// The unit of the values.
     pub unit: &'r str,
     /// Ways of measuring that make figures incomparable where they differ.
@@ -96,8 +99,18 @@ pub struct SideCell<'r> {
 }
 
 impl<'r> SideCell<'r> {
+    /// The run of this name, a new one where there is none.
+    fn run(&mut self, name: &'r str) -> &mut Run<'r> {
+        let at = self.runs.partition_point(|run| run.name < name);
+        if self.runs.get(at).is_none_or(|run| run.name != name) {
+            self.runs.reserve_exact(1);
+            self.runs.insert(at, Run { name, ..Run::default() });
+        }
+        &mut self.runs[at]
+    }
+
     /// The run of a record.
-    fn run(&mut self, record: &'r Record, unit: &'r str) -> &mut Run<'r> {
+    fn run_of(&mut self, record: &'r Record, unit: &'r str) -> &mut Run<'r> {
         if self.unit.is_empty() {
             self.unit = unit;
         }
@@ -108,7 +121,7 @@ impl<'r> SideCell<'r> {
         if step.is_finite() {
             self.quantum_ns = self.quantum_ns.max(step);
         }
-        self.runs.entry(&record.run).or_default()
+        self.run(&record.run)
     }
 
     /// Several cells of a side as one.
@@ -121,8 +134,8 @@ impl<'r> SideCell<'r> {
             all.unit = cell.unit;
             all.ways.extend(&cell.ways);
             all.quantum_ns = all.quantum_ns.max(cell.quantum_ns);
-            for (name, run) in &cell.runs {
-                let into = all.runs.entry(name).or_default();
+            for run in &cell.runs {
+                let into = all.run(run.name);
                 into.samples.extend(&run.samples);
                 into.values.extend(&run.values);
                 into.exposure += run.exposure;
@@ -138,29 +151,31 @@ impl<'r> SideCell<'r> {
             (self.unit, self.quantum_ns) = ("1", measured.quantum_ns);
             self.ways.clone_from(&measured.ways);
         }
-        for (name, run) in &measured.runs {
-            self.runs.entry(name).or_insert_with(|| {
+        for run in &measured.runs {
+            let own = self.run(run.name);
+            if own.values.count == 0 {
                 let samples = run.samples.iter().map(|samples| samples.histogram.count()).sum::<u64>() as f64;
-                let exposure = if run.exposure > 0.0 { run.exposure } else { samples.max(1.0) };
-                let mut run = Run { exposure, ..Run::default() };
-                run.values.push(0.0, 1, 1.0);
-                run
-            });
+                own.exposure = if run.exposure > 0.0 { run.exposure } else { samples.max(1.0) };
+                own.values.push(0.0, 1, 1.0);
+            }
         }
     }
 }
 
-/// The cells of a side.
+/// The cells of a figure on one side.
 pub type Cells<'r> = BTreeMap<CellKey, SideCell<'r>>;
 
-/// The cells of a target and CPU by their figure: whether it is a histogram, and its name.
-type ByFigure<'r> = BTreeMap<(bool, &'r str), SideCell<'r>>;
+/// A figure: whether it is a histogram, and its name.
+pub type FigureName<'r> = (bool, &'r str);
 
-/// One side.
+/// One side. A machine of many CPUs and vectors has hundreds of thousands of cells, so a side has only its records, and the
+/// cells of one figure at a time are made of them.
 #[derive(Debug, Default)]
 pub struct Side<'r> {
     /// By target and CPU: the keys have no figure.
-    measured: BTreeMap<CellKey, ByFigure<'r>>,
+    targets: BTreeMap<CellKey, Vec<&'r Record>>,
+    /// The figures that are compared; metrics before histograms.
+    pub figures: BTreeSet<FigureName<'r>>,
     /// Figures that were no numbers, or losses below 0, and were left out.
     pub not_numbers: u64,
     /// Histograms of which nothing says how many samples count.
@@ -170,16 +185,15 @@ pub struct Side<'r> {
     /// Its runs.
     pub runs: BTreeSet<&'r str>,
     /// Functions by the name that keys have: vendor and device.
-    pub devices: BTreeMap<String, (u16, u16)>,
+    pub devices: BTreeMap<Rc<str>, (u16, u16)>,
     /// Device and test of what was not measured, or not to the end; the device is empty if it is not known.
-    errors: BTreeSet<(String, String)>,
+    errors: BTreeSet<(Rc<str>, Rc<str>)>,
 }
 
 impl<'r> Side<'r> {
     /// Sorts records into a side. With `by_kind` functions are named by vendor and device, not by address.
     pub fn of(records: &[&'r Record], by_kind: bool) -> Self {
         let mut side = Side::default();
-        let mut by_target: BTreeMap<CellKey, Vec<&'r Record>> = BTreeMap::new();
         for &record in records {
             let key = CellKey::of(record, by_kind);
             side.runs.insert(&record.run);
@@ -187,100 +201,99 @@ impl<'r> Side<'r> {
                 side.devices.entry(key.device.clone()).or_insert((function.vendor, function.device));
             }
             if record.error.is_some() {
-                side.errors.insert((key.device.clone(), record.test.clone()));
+                side.errors.insert((key.device.clone(), key.test.clone()));
             }
             if record.test != "environment" {
-                by_target.entry(key).or_default().push(record);
+                side.add(&key, record);
+                side.targets.entry(key).or_default().push(record);
             }
-        }
-        for (key, records) in by_target {
-            let cells = side.by_figure(&key, &records);
-            side.measured.insert(key, cells);
         }
         side
     }
 
-    /// The cells of records that measured the same target from the same CPU.
-    fn by_figure(&mut self, key: &CellKey, records: &[&'r Record]) -> ByFigure<'r> {
-        let mut cells = ByFigure::new();
-        let mut values: BTreeMap<&'r str, Vec<(&'r Record, Value<'r>)>> = BTreeMap::new();
-        for &record in records {
-            let stated = values::stated_effect(record);
-            // The effect has what the rounds say.
-            let error = if stated.is_some() { 0.0 } else { values::error_of_rounds(record).unwrap_or(0.0) };
-            for (name, histogram) in values::histograms(record) {
-                self.unordered += u64::from(stated.is_none());
-                let run = cells.entry((true, name)).or_default().run(record, "ns");
-                run.samples.push(Samples { histogram, stated, effect: CORRELATION });
-                run.error = run.error.max(error);
-            }
-            if model::kind(&record.test) == Kind::Verify {
-                let ratio = Value::of_ratio(record);
-                self.not_numbers += u64::from(ratio.as_ref().is_some_and(|ratio| !ratio.value.is_finite()));
-                values.entry(RATIO).or_default().extend(ratio.map(|ratio| (record, ratio)));
-                continue;
-            }
-            for (name, unit, total) in record.totals().filter(|total| key::is_compared(record, total.0)) {
-                let all = Value::all_of(record, name, unit);
-                let is_loss = key::is_loss(name);
-                let below = all.iter().filter(|value| is_loss && value.value < 0.0).map(|value| value.count);
-                self.not_numbers += (total.not_finite + below.sum::<usize>()) as u64;
-                if is_loss && (total.not_finite > 0 || total.range.0 < 0.0) {
-                    self.unknown_losses.insert(key.with(name, false));
-                }
-                values.entry(name).or_default().extend(all.into_iter().map(|value| (record, value)));
-            }
+    /// Notes the figures of a record, and which of their values are no numbers.
+    fn add(&mut self, key: &CellKey, record: &'r Record) {
+        let is_unordered = values::stated_effect(record).is_none();
+        for (name, _) in values::histograms(record) {
+            self.figures.insert((true, name));
+            self.unordered += u64::from(is_unordered);
         }
-        for (name, mut values) in values {
-            // A counter whose device changed has several recordings.
-            values.sort_by_key(|(_, value)| value.end_ns);
-            let is_known = |value: &Value| value.value.is_finite() && !(key::is_loss(name) && value.value < 0.0);
-            for (record, value) in values.into_iter().filter(|(_, value)| is_known(value)) {
-                let run = cells.entry((false, name)).or_default().run(record, value.unit);
-                run.values.push(value.value, value.count, value.weight);
-                run.exposure += value.exposure;
-                run.error = run.error.max(value.error);
-            }
+        if let Some(ratio) = Value::of_ratio(record) {
+            self.figures.insert((false, RATIO));
+            self.not_numbers += u64::from(!ratio.value.is_finite());
         }
-        cells
-    }
-
-    /// Puts a 0 where this side measured without a loss that `other` counted: programs write a count of losses only where
-    /// there is one.
-    pub fn fill_losses(&mut self, other: &Side<'r>) {
-        for (key, cells) in &mut self.measured {
-            let theirs = other.measured.get(key).into_iter().flat_map(BTreeMap::keys);
-            let losses = cells.keys().chain(theirs).filter(|(is_histogram, name)| !is_histogram && key::is_loss(name));
-            for loss in losses.copied().collect::<BTreeSet<_>>() {
-                let mut cell = cells.remove(&loss).unwrap_or_default();
-                // Metrics come first: they know the total that losses refer to, and histograms have only the samples.
-                cells.values().for_each(|measured| cell.fill(measured));
-                if !cell.runs.is_empty() {
-                    cells.insert(loss, cell);
-                }
+        for (name, _, total) in record.totals().filter(|total| key::is_compared(record, total.0)) {
+            self.figures.insert((false, name));
+            let is_below = key::is_loss(name) && total.range.0 < 0.0;
+            let values = if is_below { Value::all_of(record, name) } else { Vec::new() };
+            let below = values.iter().filter(|value| value.value < 0.0).map(|value| value.count).sum::<usize>();
+            self.not_numbers += (total.not_finite + below) as u64;
+            if is_below || (key::is_loss(name) && total.not_finite > 0) {
+                self.unknown_losses.insert(key.with(name, false));
             }
         }
     }
 
-    /// Takes the cells out of the side.
-    pub fn take_cells(&mut self) -> Cells<'r> {
-        let measured = std::mem::take(&mut self.measured).into_iter();
-        let mut cells: Cells = measured
-            .flat_map(|(key, cells)| {
-                cells.into_iter().map(move |((is_histogram, name), cell)| (key.with(name, is_histogram), cell))
-            })
-            .collect();
+    /// The cells of a figure.
+    pub fn cells(&self, figure: FigureName<'r>) -> Cells<'r> {
+        let all = self.targets.iter().map(|(key, records)| (key, cell(records, figure)));
+        let all = all.filter(|(_, cell)| !cell.runs.is_empty());
+        let mut cells = all.map(|(key, cell)| (key.with(figure.1, figure.0), cell)).collect();
         values::set_effects(&mut cells);
         cells
     }
 
-    /// The figures that it has cells of: whether it is a histogram, and its name.
-    pub fn figures(&self) -> BTreeSet<(bool, &'r str)> {
-        self.measured.values().flat_map(BTreeMap::keys).copied().collect()
+    /// Puts a 0 into the cells `keys` of losses where this side measured the same without counting any: programs write a
+    /// count of losses only where there is one.
+    pub fn fill_losses(&self, cells: &mut Cells<'r>, keys: &BTreeSet<CellKey>) {
+        for key in keys {
+            // Nothing is missing where all runs of the side counted.
+            if cells.get(key).is_some_and(|cell| cell.runs.len() == self.runs.len()) {
+                continue;
+            }
+            let Some(records) = self.targets.get(&key.with("", false)) else { continue };
+            // Metrics come first: they know the total that losses refer to, and histograms have only the samples.
+            for figure in self.figures.iter().filter(|figure| **figure != (false, &*key.figure)) {
+                let measured = cell(records, *figure);
+                if !measured.runs.is_empty() {
+                    cells.entry(key.clone()).or_default().fill(&measured);
+                }
+            }
+        }
     }
 
     /// Whether records say that something went wrong with the test and device of a cell.
     pub fn has_error(&self, key: &CellKey) -> bool {
-        ["", &key.device].iter().any(|device| self.errors.contains(&((*device).to_owned(), key.test.clone())))
+        let has = |device: Rc<str>| self.errors.contains(&(device, key.test.clone()));
+        has(key.device.clone()) || has("".into())
     }
+}
+
+/// The cell of a figure that these records of one target and CPU have. It has no run if they have no such figure.
+fn cell<'r>(records: &[&'r Record], (is_histogram, name): FigureName<'r>) -> SideCell<'r> {
+    let mut cell = SideCell::default();
+    if is_histogram {
+        for &record in records {
+            let Some((_, histogram)) = values::histograms(record).find(|one| one.0 == name) else { continue };
+            let stated = values::stated_effect(record);
+            // The effect has what the rounds say.
+            let error = if stated.is_some() { 0.0 } else { values::error_of_rounds(record).unwrap_or(0.0) };
+            let run = cell.run_of(record, "ns");
+            run.samples.push(Samples { histogram, stated, effect: CORRELATION });
+            run.error = run.error.max(error);
+        }
+        return cell;
+    }
+    let values = records.iter().flat_map(|&record| Value::all_of(record, name).into_iter().map(move |v| (record, v)));
+    let is_known = |value: &Value| value.value.is_finite() && !(key::is_loss(name) && value.value < 0.0);
+    let mut values: Vec<(&Record, Value)> = values.filter(|(_, value)| is_known(value)).collect();
+    // A counter whose device changed has several recordings.
+    values.sort_by_key(|(_, value)| value.end_ns);
+    for (record, value) in values {
+        let run = cell.run_of(record, value.unit);
+        run.values.push(value.value, value.count, value.weight);
+        run.exposure += value.exposure;
+        run.error = run.error.max(value.error);
+    }
+    cell
 }

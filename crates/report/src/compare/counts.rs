@@ -18,8 +18,8 @@ pub struct Events {
 impl Events {
     /// The losses of a side.
     pub fn lost(side: &SideCell) -> Self {
-        let count = side.runs.values().map(|run| run.values.sum).sum::<f64>().max(0.0);
-        let exposure = side.runs.values().map(|run| run.exposure).sum::<f64>().max(1.0);
+        let count = side.runs.iter().map(|run| run.values.sum).sum::<f64>().max(0.0);
+        let exposure = side.runs.iter().map(|run| run.exposure).sum::<f64>().max(1.0);
         Events { count, exposure, burst: CORRELATION }
     }
 
@@ -28,11 +28,9 @@ impl Events {
     pub fn of_rate(side: &SideCell, grain: f64) -> Self {
         let of_run = |run: &Run| (run.values.mean() * run.exposure / grain, run.exposure);
         // Counts, and the seconds in which they were counted.
-        let parts: Vec<(f64, f64)> = match side.runs.values().next() {
-            Some(run) if side.runs.len() == 1 => {
-                run.values.list.iter().map(|(rate, seconds)| (rate * seconds / grain, *seconds)).collect()
-            }
-            _ => side.runs.values().map(of_run).collect(),
+        let parts: Vec<(f64, f64)> = match side.runs.as_slice() {
+            [run] => run.values.list.iter().map(|(rate, seconds)| (rate * seconds / grain, *seconds)).collect(),
+            _ => side.runs.iter().map(of_run).collect(),
         };
         let total = |of: fn(&(f64, f64)) -> f64| parts.iter().map(of).sum::<f64>();
         let (count, exposure) = (total(|part| part.0), total(|part| part.1));

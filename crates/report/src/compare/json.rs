@@ -100,10 +100,10 @@ fn of_sides<T: Serialize>([a, b]: [T; 2]) -> Value {
 /// `value` with the fields of a key.
 fn with_key(mut value: Value, key: &CellKey) -> Value {
     let fields = json!({
-        "device": key.device,
-        "test": key.test,
+        "device": &*key.device,
+        "test": &*key.test,
         "target": key.target_name(),
-        "figure": key.figure,
+        "figure": &*key.figure,
         "cpu": key.cpu,
     });
     if let (Value::Object(value), Value::Object(fields)) = (&mut value, fields) {

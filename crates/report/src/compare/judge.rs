@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pciescope_core::Record;
 
-use super::cells::{Cells, Side, SideCell};
+use super::cells::{Cells, FigureName, Side, SideCell};
 use super::key::CellKey;
 use super::rulings::Ruling;
 use super::statistics::Figures;
-use super::{Judgement, Options, Verdict, alarms, doubts};
+use super::{Cell, Judgement, Options, Verdict, alarms, doubts};
 use crate::{model, table};
 
 /// The cells of a group that both sides have.
@@ -22,53 +22,60 @@ pub fn judge(a: &[&Record], b: &[&Record], options: &Options) -> Judgement {
     if is_moved(&both) {
         both = sides(true);
     }
-    let [left, right] = &mut both;
-    left.fill_losses(right);
-    right.fill_losses(left);
-    let [of_a, of_b] = both.each_mut().map(Side::take_cells);
     let [left, right] = both;
-    let common: Group = of_a.iter().filter_map(|(key, a)| Some((key, [a, of_b.get(key)?]))).collect();
-    let groups = groups(&common);
-
     let mut rulings: Vec<Ruling> = options.limits.iter().map(Ruling::of).collect();
-    let mut cells = Vec::new();
-    let mut comparable = BTreeSet::new();
-    for (key, members) in &groups {
-        let mut figures = match members.first_key_value() {
-            Some((key, sides)) if members.len() == 1 => Figures::of(key, *sides, Default::default(), options),
-            _ => {
-                let parts = [0, 1].map(|side| members.values().map(|sides| sides[side]).collect::<Vec<_>>());
-                let [a, b] = parts.each_ref().map(|cells| SideCell::together(cells.iter().copied()));
-                Figures::of(key, [&a, &b], parts, options)
+    let (mut cells, mut only_a, mut only_b, mut missing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    // The samples of a figure are freed before the next figure.
+    for figure in &left.figures | &right.figures {
+        let [of_a, of_b] = both_cells(&left, &right, figure);
+        let common: Group = of_a.iter().filter_map(|(key, a)| Some((key, [a, of_b.get(key)?]))).collect();
+        let groups = groups(&common);
+        let mut comparable = BTreeSet::new();
+        for (key, members) in &groups {
+            let mut figures = match members.first_key_value() {
+                Some((key, sides)) if members.len() == 1 => Figures::of(key, *sides, Default::default(), options),
+                _ => {
+                    let parts = [0, 1].map(|side| members.values().map(|sides| sides[side]).collect::<Vec<_>>());
+                    let [a, b] = parts.each_ref().map(|cells| SideCell::together(cells.iter().copied()));
+                    Figures::of(key, [&a, &b], parts, options)
+                }
+            };
+            figures.cell.is_overall = true;
+            rulings.iter_mut().for_each(|ruling| ruling.check(&figures, false));
+            if figures.cell.verdict != Verdict::Incomparable {
+                comparable.insert(key);
             }
+            cells.push(figures.cell);
+        }
+        for (key, sides) in &common {
+            let group = key.merged();
+            let members = &groups[&group];
+            let is_member = members.contains_key(key);
+            // The only one of a group was judged with the groups.
+            if members.len() == 1 && is_member {
+                continue;
+            }
+            let figures = Figures::of(key, *sides, Default::default(), options);
+            // Limits are checked on the sum of losses of the group instead, where it has one.
+            let is_summed = is_member && comparable.contains(&group);
+            rulings.iter_mut().for_each(|ruling| ruling.check(&figures, is_summed));
+            cells.push(figures.cell);
+        }
+        let only = |here: &Cells, there: &Cells| -> Vec<CellKey> {
+            here.keys().filter(|key| !there.contains_key(key)).cloned().collect()
         };
-        figures.cell.is_overall = true;
-        rulings.iter_mut().for_each(|ruling| ruling.check(cells.len(), &figures, false));
-        if figures.cell.verdict != Verdict::Incomparable {
-            comparable.insert(key);
-        }
-        cells.push(figures.cell);
+        let (in_a, in_b) = (only(&of_a, &of_b), only(&of_b, &of_a));
+        rulings.iter_mut().for_each(|ruling| ruling.check_only_in_b(&in_b, &of_b, options));
+        let is_missing = |key: &&CellKey| !groups.contains_key(&key.merged()) || right.has_error(key);
+        missing.extend(in_a.iter().filter(is_missing).cloned());
+        only_a.extend(in_a);
+        only_b.extend(in_b);
     }
-    for (key, sides) in &common {
-        let group = key.merged();
-        let members = &groups[&group];
-        let is_member = members.contains_key(key);
-        // The only one of a group was judged with the groups.
-        if members.len() == 1 && is_member {
-            continue;
-        }
-        let figures = Figures::of(key, *sides, Default::default(), options);
-        // Limits are checked on the sum of losses of the group instead, where it has one.
-        let is_summed = is_member && comparable.contains(&group);
-        rulings.iter_mut().for_each(|ruling| ruling.check(cells.len(), &figures, is_summed));
-        cells.push(figures.cell);
-    }
-    let only = |here: &Cells, there: &Cells| here.keys().filter(|key| !there.contains_key(key)).cloned().collect();
-    let (only_a, only_b): (Vec<CellKey>, Vec<CellKey>) = (only(&of_a, &of_b), only(&of_b, &of_a));
+    cells.sort_by(|x: &Cell, y| (!x.is_overall, &x.key).cmp(&(!y.is_overall, &y.key)));
+    [&mut only_a, &mut only_b, &mut missing].into_iter().for_each(|keys| keys.sort());
     for ruling in &mut rulings {
-        ruling.find_missing(&only_a, &groups, &right);
-        ruling.check_only_in_b(&only_b, &of_b, options);
-        ruling.decide(options.is_strict);
+        ruling.find_missing(missing.iter().chain(&right.unknown_losses));
+        ruling.decide(&cells, options.is_strict);
     }
     alarms::raise_alarms(&mut cells);
     Judgement {
@@ -84,6 +91,17 @@ pub fn judge(a: &[&Record], b: &[&Record], options: &Options) -> Judgement {
         runs: [left.runs.len(), right.runs.len()],
         records: [a, b].map(|records| records.iter().map(|one| one.count()).sum()),
     }
+}
+
+/// The cells of a figure, of both sides. Where one side counted losses and the other measured the same without counting any,
+/// that one has a 0.
+fn both_cells<'r>(left: &Side<'r>, right: &Side<'r>, figure: FigureName<'r>) -> [Cells<'r>; 2] {
+    let mut cells = [left, right].map(|side| side.cells(figure));
+    let keys: BTreeSet<CellKey> = cells.iter().flat_map(BTreeMap::keys).filter(|key| key.is_loss()).cloned().collect();
+    for (side, cells) in [left, right].into_iter().zip(&mut cells) {
+        side.fill_losses(cells, &keys);
+    }
+    cells
 }
 
 /// The line that says so where a side is of a synthetic machine or of emulated devices.

@@ -1,6 +1,7 @@
 //! What a figure is of, and which direction of it is the better one.
 
 use std::fmt::Write as _;
+use std::rc::Rc;
 
 use pciescope_core::{Record, comparison, convert, loss, readout};
 
@@ -11,17 +12,17 @@ use crate::text::{clean, target_key};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CellKey {
     /// The function's address, or its name where it has none; empty where the records name none.
-    pub device: String,
+    pub device: Rc<str>,
     /// The record's test.
-    pub test: String,
+    pub test: Rc<str>,
     /// Name of the histogram or metric.
-    pub figure: String,
+    pub figure: Rc<str>,
     /// Whether `figure` is a histogram.
     pub is_histogram: bool,
     /// BAR, offset, width, hop, vector; the interrupt's number where there is no vector.
     pub target: TargetKey,
     /// Anything else that tells targets apart: a PMU, a stream, a kernel.
-    pub rest: String,
+    pub rest: Rc<str>,
     /// The CPU; `None` if the figure belongs to no CPU, or to all CPUs together.
     pub cpu: Option<u32>,
 }
@@ -42,19 +43,19 @@ impl CellKey {
         // A readout's and a conversion's CPU is where the thread happened to run.
         let has_cpu = !is_bench(&record.test) && model::kind(&record.test) != Kind::Counters;
         CellKey {
-            device,
-            test: record.test.clone(),
-            figure: String::new(),
+            device: device.into(),
+            test: record.test.as_str().into(),
+            figure: "".into(),
             is_histogram: false,
             target,
-            rest: rest(record),
+            rest: rest(record).into(),
             cpu: model::cpu_of(record).filter(|_| has_cpu),
         }
     }
 
     /// The key of a figure of the same records.
     pub fn with(&self, figure: &str, is_histogram: bool) -> Self {
-        CellKey { figure: figure.to_owned(), is_histogram, ..self.clone() }
+        CellKey { figure: figure.into(), is_histogram, ..self.clone() }
     }
 
     /// The key of all CPUs, and all vectors, together.
@@ -90,12 +91,12 @@ impl CellKey {
 
     /// Whether the figure is [`RATIO`].
     pub fn is_ratio(&self) -> bool {
-        self.test == comparison::TEST && self.figure == RATIO
+        &*self.test == comparison::TEST && &*self.figure == RATIO
     }
 
     /// Which direction of the figure is the better one.
     pub fn better(&self) -> Better {
-        let name = self.figure.as_str();
+        let name = &*self.figure;
         if self.is_histogram {
             Better::Lower
         } else if is_loss(name) {
@@ -183,6 +184,8 @@ fn is_bench(test: &str) -> bool {
 pub(super) fn is_compared(record: &Record, name: &str) -> bool {
     let is_wanted = match model::kind(&record.test) {
         Kind::Mmio | Kind::Path | Kind::Irq => is_loss(name),
+        // Bytes and counts differ from run to run.
+        Kind::Verify => false,
         _ if is_bench(&record.test) => is_loss(name) || RATES.contains(&name) || COSTS.contains(&name),
         // A sum over a time says the same as its rate.
         _ => name != "interval_end_ns" && record.total(&format!("{name}_per_s")).is_none(),

@@ -227,7 +227,7 @@ pub fn compare(a: &[Record], b: &[Record], options: &Options) -> Judgement {
 /// The names that a limit can have with these records: statistics, metrics, and the histograms that may stand before a
 /// statistic.
 pub fn names(a: &[Record], b: &[Record]) -> Vec<String> {
-    let figures = [a, b].map(|side| Side::of(&side.iter().collect::<Vec<_>>(), false).figures());
+    let figures = [a, b].map(|side| Side::of(&side.iter().collect::<Vec<_>>(), false).figures);
     let figures = &figures[0] | &figures[1];
     let mut names = Vec::new();
     if figures.iter().any(|(is_histogram, _)| *is_histogram) {

@@ -1,13 +1,10 @@
 //! What becomes of each limit: the figures that exceed it, and how sure that is.
 
-use std::collections::BTreeMap;
-
-use super::cells::{Cells, Side};
-use super::judge::Group;
+use super::cells::Cells;
 use super::key::CellKey;
 use super::limit::Limit;
 use super::statistics::Figures;
-use super::{ALPHA, Options, Verdict};
+use super::{ALPHA, Cell, Options, Verdict};
 
 /// What became of one limit.
 #[derive(Debug, Clone)]
@@ -26,8 +23,9 @@ pub struct Ruling {
     pub only_in_b: Vec<OneSided>,
     /// Cells that it names and that B should have measured but did not: a regression there cannot be seen.
     pub missing: Vec<CellKey>,
-    /// Figures that exceed it as they stand, with how probable each is by chance. [`Ruling::decide`] empties it.
-    open: Vec<(usize, usize, f64)>,
+    /// Figures that exceed it as they stand until it is known how many are checked: the cell (whether it is of a group), the
+    /// statistic by place, and how probable it is by chance.
+    open: Vec<(bool, CellKey, usize, f64)>,
 }
 
 /// A figure that only B has and that exceeds a limit on B itself.
@@ -71,11 +69,11 @@ impl Ruling {
         self.checked == 0 || !self.missing.is_empty()
     }
 
-    /// Checks the statistics of the cell at `place`. `is_summed`: the cell is a part of a group, which answers for the sum of
+    /// Checks the statistics of a cell. `is_summed`: the cell is a part of a group, which answers for the sum of
     /// the losses.
-    pub(super) fn check(&mut self, place: usize, figures: &Figures, is_summed: bool) {
-        let exceeded = self.exceeding(figures, is_summed).into_iter();
-        self.open.extend(exceeded.map(|(statistic, p)| (place, statistic, p)));
+    pub(super) fn check(&mut self, figures: &Figures, is_summed: bool) {
+        let (exceeded, cell) = (self.exceeding(figures, is_summed).into_iter(), &figures.cell);
+        self.open.extend(exceeded.map(|(statistic, p)| (cell.is_overall, cell.key.clone(), statistic, p)));
     }
 
     /// The statistics of a cell that exceed the limit as they stand, by place, and how probable each is by chance.
@@ -108,11 +106,10 @@ impl Ruling {
         exceeded
     }
 
-    /// Notes cells that the limit speaks of and that B did not measure. Other CPUs or vectors of what B did measure are a
-    /// matter of taste, unless B says that something went wrong there. Losses of B that are no numbers were not measured.
-    pub(super) fn find_missing(&mut self, only_a: &[CellKey], groups: &BTreeMap<CellKey, Group>, right: &Side) {
-        let is_missing = |key: &&CellKey| !groups.contains_key(&key.merged()) || right.has_error(key);
-        for key in only_a.iter().filter(is_missing).chain(&right.unknown_losses) {
+    /// Notes cells that the limit speaks of among those that B did not measure. Other CPUs or vectors of what B did measure
+    /// are a matter of taste, unless B says that something went wrong there. Losses that are no numbers were not measured.
+    pub(super) fn find_missing<'k>(&mut self, keys: impl IntoIterator<Item = &'k CellKey>) {
+        for key in keys {
             if self.limit.is_about(key) && !self.missing.contains(key) {
                 self.missing.push(key.clone());
             }
@@ -140,14 +137,19 @@ impl Ruling {
         }
     }
 
-    /// Tells what is proven from what is not, once it is known how many figures the limit was checked against.
-    pub(super) fn decide(&mut self, is_strict: bool) {
+    /// Tells what is proven from what is not, once all `cells` are in order and it is known how many figures the limit was
+    /// checked against.
+    pub(super) fn decide(&mut self, cells: &[Cell], is_strict: bool) {
         let checked = self.checked as f64;
         let is_proven = |p: f64| is_strict || p <= ALPHA / checked;
         self.only_in_b.iter_mut().for_each(|figure| figure.is_proven = is_proven(figure.p));
-        for (cell, statistic, p) in std::mem::take(&mut self.open) {
+        self.only_in_b.sort_by(|one, other| one.key.cmp(&other.key));
+        for (is_overall, key, statistic, p) in std::mem::take(&mut self.open) {
             let list = if is_proven(p) { &mut self.exceeded } else { &mut self.unproven };
-            list.push((cell, statistic));
+            let place = cells.partition_point(|cell| (!cell.is_overall, &cell.key) < (!is_overall, &key));
+            list.push((place, statistic));
         }
+        self.exceeded.sort_unstable();
+        self.unproven.sort_unstable();
     }
 }

@@ -41,7 +41,7 @@ impl Figures {
             merged: parts[0].len().max(1),
             is_overall: false,
             runs: sides.map(|side| side.runs.len()),
-            counts: sides.map(|side| side.runs.values().map(|run| run.values.count).sum()),
+            counts: sides.map(|side| side.runs.iter().map(|run| run.values.count).sum()),
             unit: a.unit.to_owned(),
             shifts: Vec::new(),
             shape: None,
@@ -58,6 +58,7 @@ impl Figures {
         } else if let Some((shift, estimate)) = value(key, sides, figures.samples_and_runs(), options) {
             figures.add(shift, estimate);
         }
+        figures.cell.shifts.shrink_to_fit();
         figures
     }
 
@@ -79,7 +80,7 @@ impl Figures {
         self.cell.counts = dists.each_ref().map(|side| side.all.count());
         let samples_and_runs = (self.samples_and_runs().0, dists[0].runs.len().max(dists[1].runs.len()));
         let spread = sides.map(|side| {
-            let error = side.runs.values().map(|run| run.error).fold(0.0, f64::max);
+            let error = side.runs.iter().map(|run| run.error).fold(0.0, f64::max);
             options.spread.hypot(error) / (side.runs.len() as f64).sqrt()
         });
         let quantum = sides[0].quantum_ns.max(sides[1].quantum_ns);
@@ -135,10 +136,10 @@ struct Dists {
 impl Dists {
     /// `None` of no samples.
     fn of(side: &SideCell) -> Option<Self> {
-        let runs: Vec<_> = side.runs.values().filter_map(|run| cells::dist(&run.samples)).map(Rc::new).collect();
+        let runs: Vec<_> = side.runs.iter().filter_map(|run| cells::dist(&run.samples)).map(Rc::new).collect();
         let all = match runs.as_slice() {
             [one] => Rc::clone(one),
-            _ => Rc::new(cells::dist(side.runs.values().flat_map(|run| &run.samples))?),
+            _ => Rc::new(cells::dist(side.runs.iter().flat_map(|run| &run.samples))?),
         };
         Some(Dists { runs, all })
     }
@@ -291,7 +292,7 @@ fn shape(
 fn losses(key: &CellKey, sides: [&SideCell; 2]) -> Shift {
     let [a, b] = sides.map(Events::lost);
     // Wrong data is no matter of chance.
-    let is_wrong = key.figure == "wrong" && a.count == 0.0 && b.count > 0.0;
+    let is_wrong = &*key.figure == "wrong" && a.count == 0.0 && b.count > 0.0;
     let p = if is_wrong { 0.0 } else { a.p_of(&b, 0.0, 0.0) };
     let is_same = a.count == b.count && (b.exposure / a.exposure - 1.0).abs() < 1e-9 || a.count + b.count == 0.0;
     plain(VALUE, [a.count, b.count], is_same, p)
@@ -299,7 +300,7 @@ fn losses(key: &CellKey, sides: [&SideCell; 2]) -> Shift {
 
 /// The means of the runs of a side.
 fn means(side: &SideCell) -> Vec<f64> {
-    side.runs.values().map(|run| run.values.mean()).collect()
+    side.runs.iter().map(|run| run.values.mean()).collect()
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -324,7 +325,7 @@ fn value(
         }
     }
     // The runs state how far their ratios may lie apart, so the assumed spread of runs does not apply.
-    let allowed = sides.iter().flat_map(|side| side.runs.values()).map(|run| run.error).fold(0.0, f64::max);
+    let allowed = sides.iter().flat_map(|side| &side.runs).map(|run| run.error).fold(0.0, f64::max);
     let allowed = (key.is_ratio() && allowed > 0.0).then_some(allowed);
     if of_runs.iter().flatten().any(|value| *value <= 0.0) {
         return Some((around_zero(sides, both, allowed, assumed), None));
@@ -345,8 +346,7 @@ fn value(
         };
         (Single::Mean { value, error, freedom }, if is_shown { assumed } else { alone })
     };
-    let [(a, spread_a), (b, spread_b)] =
-        sides.map(|side| side.runs.values().map(single).unzip::<_, _, Vec<_>, Vec<_>>());
+    let [(a, spread_a), (b, spread_b)] = sides.map(|side| side.runs.iter().map(single).unzip::<_, _, Vec<_>, Vec<_>>());
     let estimate = match (a.as_slice(), b.as_slice()) {
         ([a], [b]) => {
             let spread = [spread_a[0], spread_b[0]].map(|spread| allowed.unwrap_or(spread));
@@ -359,8 +359,8 @@ fn value(
 
 /// Values that have no logarithm: their difference, by the t test of Welch. `both` are the means of the sides.
 fn around_zero(sides: [&SideCell; 2], both: [f64; 2], allowed: Option<f64>, spread: f64) -> Shift {
-    let values = sides.map(|side| match side.runs.values().next() {
-        Some(run) if side.runs.len() == 1 => run.values.list.clone(),
+    let values = sides.map(|side| match side.runs.as_slice() {
+        [run] => run.values.list.clone(),
         _ => means(side).into_iter().map(|mean| (mean, 1.0)).collect(),
     });
     let is_equal = values.iter().flatten().all(|(value, _)| *value == both[0]);

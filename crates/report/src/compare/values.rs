@@ -10,7 +10,7 @@ use super::ALPHA;
 use super::cells::Cells;
 use super::dist::CORRELATION;
 use super::interval::quantile;
-use super::key::{CellKey, is_loss};
+use super::key::{CellKey, RATIO, is_compared, is_loss};
 use crate::model::{self, Kind};
 use crate::table::counters::is_amount;
 
@@ -36,7 +36,7 @@ impl<'r> Value<'r> {
     /// Of a counter beside a workload only the ratio is compared: the moved bytes, and with them the count, differ from run
     /// to run.
     pub fn of_ratio(record: &Record) -> Option<Self> {
-        let known = Comparison::from_record(record)?;
+        let known = Comparison::from_record(record).filter(|_| model::kind(&record.test) == Kind::Verify)?;
         let value = known.counter_bytes() / known.workload_bytes;
         // The allowed error is taken as an interval of 95 %.
         let error = known.allowed_percent().unwrap_or(0.0) / 100.0 / 1.96;
@@ -65,8 +65,15 @@ impl<'r> Value<'r> {
         }
     }
 
-    /// The values of a metric at all points where one is known.
-    pub fn all_of(record: &'r Record, name: &str, unit: &'r str) -> Vec<Self> {
+    /// The values of a metric at all points where one is known; none of a metric that is not compared.
+    pub fn all_of(record: &'r Record, name: &'r str) -> Vec<Self> {
+        if model::kind(&record.test) == Kind::Verify {
+            return Value::of_ratio(record).filter(|_| name == RATIO).into_iter().collect();
+        }
+        if record.total(name).is_none() || !is_compared(record, name) {
+            return Vec::new();
+        }
+        let unit = record.totals().find(|total| total.0 == name).map_or("", |total| total.1);
         let points = record.points();
         let points = points.iter().enumerate();
         points
@@ -157,11 +164,10 @@ fn own_error(record: &Record, name: &str) -> f64 {
 /// wide as Student's), and a CPU's own where that is larger still.
 pub fn set_effects(cells: &mut Cells) {
     let mut sums: BTreeMap<(&str, CellKey), (f64, f64)> = BTreeMap::new();
-    for (key, cell) in cells.iter().filter(|(key, _)| key.is_histogram) {
-        let group = key.merged();
-        for (run, own) in &cell.runs {
-            for (effect, freedom) in own.samples.iter().filter_map(|samples| samples.stated) {
-                let sum = sums.entry((run, group.clone())).or_default();
+    for (key, cell) in cells.iter() {
+        for run in &cell.runs {
+            for (effect, freedom) in run.samples.iter().filter_map(|samples| samples.stated) {
+                let sum = sums.entry((run.name, key.merged())).or_default();
                 *sum = (sum.0 + effect * freedom, sum.1 + freedom);
             }
         }
@@ -170,12 +176,12 @@ pub fn set_effects(cells: &mut Cells) {
         return;
     }
     let student = |freedom: f64| quantile(ALPHA, freedom);
-    for (key, cell) in cells.iter_mut().filter(|(key, _)| key.is_histogram) {
+    for (key, cell) in cells {
         let group = key.merged();
-        for (run, own) in &mut cell.runs {
-            let Some((sum, freedom)) = sums.get(&(*run, group.clone())) else { continue };
+        for run in &mut cell.runs {
+            let Some((sum, freedom)) = sums.get(&(run.name, group.clone())) else { continue };
             let mean = sum / freedom * (student(*freedom) / student(f64::INFINITY)).powi(2);
-            for samples in &mut own.samples {
+            for samples in &mut run.samples {
                 let stated = samples.stated.map_or(0.0, |(effect, _)| effect);
                 samples.effect = CORRELATION.max(mean).max(stated);
             }

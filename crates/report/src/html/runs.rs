@@ -10,7 +10,7 @@ use pciescope_core::Histogram;
 use super::{charts, first, safe};
 use crate::chart::{Chart, Curves};
 use crate::compare::cells::{Side, Values};
-use crate::compare::{self, CellKey, Judgement, Shift, Verdict};
+use crate::compare::{self, Cell, CellKey, Shift, Verdict};
 use crate::model::{self, Host};
 use crate::text::{clean, duration, figure};
 
@@ -67,7 +67,7 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
         return String::new();
     }
     let all = columns(records, hosts);
-    let sides: Vec<BTreeMap<CellKey, Own>> = all.iter().map(|column| owns(Side::of(&column.records, false))).collect();
+    let sides: Vec<BTreeMap<CellKey, Own>> = all.iter().map(|column| owns(&Side::of(&column.records, false))).collect();
     let mut count: BTreeMap<&CellKey, usize> = BTreeMap::new();
     for key in sides.iter().flat_map(BTreeMap::keys) {
         *count.entry(key).or_default() += 1;
@@ -93,7 +93,7 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
          (95 %, over {:.0} % of change), as `pciescope compare` judges it; plain: within noise, or too little data to tell.</p>\n",
         compare::Options::default().margin * 100.0
     );
-    let mut judged: BTreeMap<(usize, usize), Option<Judgement>> = BTreeMap::new();
+    let mut judged: BTreeMap<(usize, usize), Vec<Cell>> = BTreeMap::new();
     let (mut rows, mut drawn) = (0, 0);
     for (own, keys) in &groups {
         let left_out = own.len().saturating_sub(MOST_COLUMNS);
@@ -106,16 +106,15 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
                 drawn += 1;
             }
         }
-        let judgements: Vec<Option<Judgement>> = own
-            .iter()
-            .map(|place| {
-                let judge = || {
-                    let options = compare::Options::default();
-                    (*place != own[0]).then(|| compare::judge(&all[own[0]].records, &all[*place].records, &options))
-                };
-                judged.entry((own[0], *place)).or_insert_with(judge).clone()
-            })
-            .collect();
+        for place in &own[1..] {
+            judged.entry((own[0], *place)).or_insert_with(|| {
+                let sides = [own[0], *place].map(|place| &all[place].records[..]);
+                let judgement = compare::judge(sides[0], sides[1], &compare::Options::default());
+                // Of many CPUs and vectors the groups alone are shown.
+                judgement.overall().cloned().collect()
+            });
+        }
+        let judgements: Vec<_> = own.iter().map(|place| judged.get(&(own[0], *place))).collect();
         page.push_str("<div class=\"scroll\"><table class=\"runs\">\n<thead><tr><th scope=\"col\" class=\"left\">Device, test, target</th><th scope=\"col\" class=\"left\">Statistic</th>");
         for place in own {
             page += &head(&all[*place]);
@@ -177,13 +176,13 @@ struct Own {
 }
 
 /// What a side has, by the keys of groups.
-fn owns(mut side: Side) -> BTreeMap<CellKey, Own> {
+fn owns(side: &Side) -> BTreeMap<CellKey, Own> {
     let mut owns: BTreeMap<CellKey, Own> = BTreeMap::new();
-    for (known, cell) in side.take_cells() {
+    for (known, cell) in side.figures.iter().flat_map(|figure| side.cells(*figure)) {
         let own = owns.entry(known.merged()).or_default();
         cell.unit.clone_into(&mut own.unit);
         own.cpus.extend(known.cpu);
-        for run in cell.runs.values() {
+        for run in &cell.runs {
             run.samples.iter().for_each(|samples| own.histogram.merge(samples.histogram));
             own.values.extend(&run.values);
         }
@@ -197,7 +196,7 @@ fn write_key(
     key: &CellKey,
     shown: &[usize],
     sides: &[BTreeMap<CellKey, Own>],
-    judged: &[Option<Judgement>],
+    judged: &[Option<&Vec<Cell>>],
     room: usize,
 ) -> usize {
     let owns: Vec<Option<&Own>> = shown.iter().map(|place| sides[*place].get(key)).collect();
@@ -225,7 +224,7 @@ fn write_key(
             let unit = owns[column].as_ref().map_or("", |own| own.unit.as_str());
             let text = safe(&shown_as(*value, if key.is_histogram { "ns" } else { unit }));
             let has_same_cpus = owns[0].as_ref().map(|own| &own.cpus) == owns[column].as_ref().map(|own| &own.cpus);
-            let told = difference(key, name, &judged[column], (values[0], *value), has_same_cpus);
+            let told = difference(key, name, judged[column], (values[0], *value), has_same_cpus);
             *page += &format!("<td>{text}{told}</td>");
         }
         page.push_str("</tr>\n");
@@ -258,12 +257,12 @@ fn shown_as(value: f64, unit: &str) -> String {
 fn difference(
     key: &CellKey,
     name: &str,
-    judgement: &Option<Judgement>,
+    groups: Option<&Vec<Cell>>,
     (first, value): (Option<f64>, f64),
     has_same_cpus: bool,
 ) -> String {
-    let (Some(judgement), Some(first)) = (judgement, first) else { return String::new() };
-    let cell = judgement.cells.iter().find(|cell| cell.is_overall && cell.key.merged() == *key);
+    let (Some(groups), Some(first)) = (groups, first) else { return String::new() };
+    let cell = groups.iter().find(|cell| cell.key.merged() == *key);
     if cell.is_some_and(|cell| cell.verdict == Verdict::Incomparable) {
         return "<br><span class=\"soft\">not comparable</span>".to_owned();
     }

@@ -753,7 +753,7 @@ fn verified(run: u64, ratio: f64, tolerance: Option<f64>) -> [Record; 1] {
 fn a_verified_counter_is_compared_by_its_ratio() {
     let one = |a: f64, b: f64| plain(&verified(1, a, Some(0.25)), &verified(2, b, Some(0.25))).cells.remove(0);
     let same = one(1.0, 1.002);
-    assert_eq!((same.key.figure.as_str(), same.verdict, same.is_worse), ("ratio", Verdict::Same, false));
+    assert_eq!((&*same.key.figure, same.verdict, same.is_worse), ("ratio", Verdict::Same, false));
     assert_eq!(same.key.title(), "verify reading: dwc_rootport_10/rx/ ratio");
     // The tolerance of both runs makes the interval: 0.25 % twice.
     let shift = &same.shifts[0];
@@ -845,7 +845,7 @@ fn a_loss_that_only_one_side_counted_is_held_against_a_limit() {
     assert_eq!(limited(&side(2, 0.0), &side(3, 5000.0), "raw_samples_lost > 6000"), (0, 0, 0));
     assert_eq!(limited(&side(2, 5000.0), &side(3, 0.0), "loss > 0"), (0, 0, 0), "B lost nothing");
     let judgement = plain(&side(2, 0.0), &side(3, 5000.0));
-    let cell = judgement.cells.iter().find(|cell| cell.key.figure == "raw_samples_lost").unwrap();
+    let cell = judgement.cells.iter().find(|cell| &*cell.key.figure == "raw_samples_lost").unwrap();
     assert!(cell.is_worse && judgement.only_b.is_empty());
 }
 

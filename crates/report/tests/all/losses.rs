@@ -60,7 +60,7 @@ fn outputs(loss: &Loss, count: f64) -> [(&'static str, bool); 5] {
         assert!(terminal.contains(&format!("{YELLOW}{words}")), "{terminal}");
         assert!(doubtful.contains(&words), "{doubtful}");
         assert!(table::render(&records, &table::Options::default()).contains(&format!("Doubts: {words}")));
-        let worse = |cell: &&pciescope_report::compare::Cell| cell.key.figure == loss.name;
+        let worse = |cell: &&pciescope_report::compare::Cell| *cell.key.figure == *loss.name;
         assert_eq!(judgement.cells.iter().filter(worse).count(), 1, "{}", loss.name);
     }
     [
