@@ -18,11 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def program() -> Path:
-    """The program pciescope, which `make fleet-test` builds."""
-    path = Path(os.environ.get("PCIESCOPE") or ROOT / "target" / "release" / "pciescope")
+    """The program pciescope, which `make fleet-test` builds. `ingest` finds it too."""
+    path = Path(os.environ.get("PCIESCOPE") or ROOT / "target" / "release" / "pciescope").absolute()
     assert path.exists(), f"{path} is not built: make build, or PCIESCOPE=..."
+    os.environ["PATH"] = f"{path.parent}{os.pathsep}{os.environ['PATH']}"
     return path
 
 

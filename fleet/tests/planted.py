@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pciescope_fleet.dataset.schema import FIGURES, RUNS
-from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.dataset.store import Copy, Store
 from pciescope_fleet.histogram import FORM_BINS, FORM_STEP
 
 KINDS = ("median", "tail", "mode", "link", "cpu", "noise")
@@ -277,7 +277,7 @@ def _runs(shape: Shape, day: str, run: int, attributes: dict[str, Any]) -> pa.Ta
 def keep(store: Store, fleet: Fleet) -> None:
     """Writes a fleet of one day as `ingest` would after it compacted."""
     date = fleet.runs["date"][0].as_py()
-    named = [(row["host_key"], row["run"], 1) for row in fleet.runs.select(["host_key", "run"]).to_pylist()]
+    named = [Copy(row["host_key"], row["run"], 1) for row in fleet.runs.select(["host_key", "run"]).to_pylist()]
     store.write_many("figures", date, named, fleet.figures, [])
     store.write_many("runs", date, named, fleet.runs, [])
 

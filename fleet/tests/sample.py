@@ -18,7 +18,7 @@ DEVICE = {
     "subsystem_device": 0xA801,
     "name": "Example NVMe",
     "driver": "nvme",
-    "link": {"speed_gts": 16.0, "width": 4},
+    "link": {"speed_gts": 16.0, "width": 4, "max_speed_gts": 16.0, "max_width": 4, "mps_bytes": 256, "mrrs_bytes": 512},
     "path": ["0000:00:01.0"],
 }
 
@@ -33,7 +33,13 @@ def histogram(samples_ns: Array) -> dict[str, Any]:
         step = 2 ** max(0, math.floor(math.log2(max(ps, 1))) - 10)
         counts[ps // step * step] = counts.get(ps // step * step, 0) + 1
     ends = {"min_ps": round(float(samples_ns.min()) * 1000), "max_ps": round(float(samples_ns.max()) * 1000)}
-    return {**ends, "count": len(samples_ns), "buckets": [list(pair) for pair in sorted(counts.items())]}
+    total = str(round(float(samples_ns.sum()) * 1000))
+    return {
+        **ends,
+        "count": len(samples_ns),
+        "sum_ps": total,
+        "buckets": [list(pair) for pair in sorted(counts.items())],
+    }
 
 
 def environment(host: str | None, machine: str | None = None, **more: Any) -> dict[str, Any]:
@@ -79,5 +85,35 @@ def run(
 def write(path: Path, *runs: list[dict[str, Any]]) -> Path:
     """A file of these runs."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for each in runs for record in each))
+    path.write_text("".join(json.dumps(whole(record)) + "\n" for each in runs for record in each))
     return path
+
+
+PLANS: dict[str, dict[str, Any]] = {
+    "mmio": {
+        "bdf": DEVICE["bdf"], "test": "read", "bar": 0, "offset": 16, "width": 4, "value": 0, "count": 1000,
+        "duration_ns": 0, "gap_ns": 0, "batch": 1, "order": "sequential", "ones_ok": False, "raw": False,
+    },
+}  # fmt: skip
+LACKING: dict[str, dict[str, Any]] = {
+    "device": {"class": 0x10802, "name": "device"},
+    "method": {"gap_ns": 0, "irqs_off": True, "emulated": False},
+    "environment": {"tool": "0.1.0", "kernel": "", "machine": "x86_64", "cpus": [], "iommu_groups": 0},
+}
+"""What every record of pciescope has, and a test need not name."""
+
+
+def whole(record: Any) -> Any:
+    """A record with what pciescope always writes; what a test has made no object stays as it is."""
+    if not isinstance(record, dict):
+        return record
+    record = dict(record)
+    for name, more in LACKING.items():
+        if isinstance(record.get(name), dict):
+            record[name] = {**more, **record[name]}
+    if isinstance(record.get("plan"), dict):
+        record["plan"] = {name: {**PLANS.get(name, {}), **plan} for name, plan in record["plan"].items()}
+    for name, more in (("warnings", {"hint": ""}), ("findings", {"consequence": "", "remedy": ""})):
+        if isinstance(record.get(name), list):
+            record[name] = [{**more, **each} if isinstance(each, dict) else each for each in record[name]]
+    return record

@@ -18,7 +18,7 @@ import planted
 from conftest import Call
 from pciescope_fleet import engine
 from pciescope_fleet.dataset.schema import TABLES
-from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.dataset.store import Copy, Store
 
 NOT_TO_CHANGE = (
     "spark.sql.ansi.enabled",
@@ -158,7 +158,7 @@ def test_one_listing_of_a_table_tells_what_was_lost(tmp_path: Path, monkeypatch:
     for table in ("runs", "figures"):
         rows = TABLES[table].empty_table()
         for host in range(250):
-            store.write_part(table, "2026-11-22", f"n{host}", "0" * 16, 1, rows, [1])
+            store.write_part(table, "2026-11-22", Copy(f"n{host}", f"{host:016x}", 1), rows, [1])
         paths[table] = store.kept(table).files()
         assert len(paths[table]) == 250
 

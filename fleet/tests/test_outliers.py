@@ -27,7 +27,7 @@ from pciescope_fleet.cmd.outliers import as_json, printable
 from pciescope_fleet.dataset import ingest
 from pciescope_fleet.dataset.rows import Asked
 from pciescope_fleet.dataset.schema import FINDINGS
-from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.dataset.store import Copy, Store
 from pciescope_fleet.engine import Engine, open_engine
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge import causes, null, outliers, prometheus, statistics, words
@@ -372,9 +372,8 @@ def test_what_doctor_found_on_the_host_stands_beside(tmp_path: Path) -> None:
         for device, check, severity, text in rows
     ]
     found.append({**found[0], "check": "silent", "silenced": True})
-    store.write_part(
-        "findings", "2026-11-22", host_name(9), f"{0:08x}{9:08x}", 1, pa.Table.from_pylist(found, schema=FINDINGS), [1]
-    )
+    copy = Copy(host_name(9), f"{0:08x}{9:08x}", 1)
+    store.write_part("findings", "2026-11-22", copy, pa.Table.from_pylist(found, schema=FINDINGS), [1])
     told, text = judged(tmp_path)
     [finding] = told["findings"]
     assert [beside["check"] for beside in finding["beside"]] == ["link-speed", "irqbalance"]

@@ -17,7 +17,7 @@ import pytest
 import sample
 from conftest import Call, Clock
 from pciescope_fleet.dataset.schema import FIGURES, RUNS
-from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.dataset.store import Copy, Store
 from pciescope_fleet.engine import open_engine
 from pciescope_fleet.judge import null, trend
 from pciescope_fleet.judge.trend import segments, steps
@@ -92,7 +92,7 @@ def past(
                     "bios": "1.0",
                 }
             )
-        named = [(row["host_key"], row["run"], 1) for row in runs]
+        named = [Copy(row["host_key"], row["run"], 1) for row in runs]
         store.write_many("figures", date, named, pa.Table.from_pylist(figures, schema=FIGURES), [])
         store.write_many("runs", date, named, pa.Table.from_pylist(runs, schema=RUNS), [])
 

@@ -1,5 +1,7 @@
 //! Where records go.
 
+use std::path::Path;
+
 use crate::Record;
 use crate::outcome::Sample;
 
@@ -14,6 +16,9 @@ pub trait Sink {
     /// # Errors
     /// When it could not be written; the run goes on or ends as the caller decides.
     fn put(&mut self, record: &Record) -> std::io::Result<()>;
+
+    /// Says from which file the next records are.
+    fn begin_file(&mut self, _path: &Path) {}
 
     /// Takes several records that are completed at the same time.
     ///

@@ -84,6 +84,8 @@ pub struct Row<'r> {
     pub number: u64,
     /// The record; of a run, what its first records say of all.
     pub record: &'r Record,
+    /// The file that it is from; empty where it is not from one.
+    pub file: &'r str,
     /// What the row is of.
     pub item: Item<'r>,
 }
@@ -114,7 +116,7 @@ impl Table {
     }
 
     /// The rows of a record in it. Runs have none: only all of their records make one ([`Gathered`]).
-    pub fn rows(self, number: u64, record: &Record) -> Vec<Row<'_>> {
+    pub fn rows<'r>(self, number: u64, record: &'r Record, file: &'r str) -> Vec<Row<'r>> {
         let mut items = Vec::new();
         match self {
             Figures => {
@@ -130,7 +132,7 @@ impl Table {
             }
             Runs => {}
         }
-        items.into_iter().map(|item| Row { number, record, item }).collect()
+        items.into_iter().map(|item| Row { number, record, file, item }).collect()
     }
 }
 
@@ -158,6 +160,7 @@ pub const COLUMNS: &[Column] = &[
     column("backend", "", F, Text(|row| Some(&row.method()?.backend))),
     column("record", "", OF_RECORDS, Whole(64, |row| Some(row.number))),
     column("label", "", ALL, Text(|row| row.record.label.as_deref())),
+    column("file", "", ALL, Text(|row| Some(row.file))),
     // How it was measured.
     column("origin", "", F, Text(|row| origin(row.record))),
     column("batch", "", F, Whole(32, |row| positive(row.method()?.batch.into()))),
@@ -250,8 +253,10 @@ pub const COLUMNS: &[Column] = &[
     column("first_time", "", R, Time(|row| Some(&row.totals()?.first_time))),
     column("last_time", "", R, Time(|row| Some(&row.totals()?.last_time))),
     column("records", "", R, Whole(64, |row| Some(row.totals()?.records))),
+    column("last_record", "", R, Whole(64, |row| Some(row.totals()?.last_record))),
     column("errors", "", R, Whole(64, |row| Some(row.totals()?.errors))),
     column("origins", "", R, Words(|row| joined(row.totals()?.origins.iter().copied()))),
+    column("record_ids", "", R, List(RECORD_IDS)),
     column("checked", "", R, Words(|row| json(&row.totals()?.checked.iter().collect::<Vec<_>>()))),
     column("tool", "", R, Text(|row| Some(&row.environment()?.tool))),
     column("kernel", "", R, Text(|row| Some(&row.environment()?.kernel))),
@@ -284,6 +289,8 @@ const BUCKETS: &[(&str, Leaf)] = &[
     ("high_ps", Leaf::Whole(|row| buckets(row, |bucket| bucket.high_ps))),
     ("count", Leaf::Whole(|row| buckets(row, |bucket| bucket.count))),
 ];
+
+const RECORD_IDS: &[(&str, Leaf)] = &[("id", Leaf::Whole(|row| Some(row.totals()?.record_ids.clone())))];
 
 const EVIDENCE: &[(&str, Leaf)] = &[
     ("source", Leaf::Text(|row| evidence(row, |seen| &seen.source))),

@@ -1,6 +1,6 @@
 //! The table of figures as comma-separated values: one line per histogram, metric and hot spot.
 //!
-//! The header is that of [`columns`](crate::columns), without lists. An empty field means "does not apply", "unknown"
+//! The header is that of [`columns`](crate::columns), without lists and the file. An empty field means "does not apply", "unknown"
 //! or "too few samples for this percentile".
 
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use crate::text::clean;
 
 /// The columns, in order.
 pub fn columns() -> impl Iterator<Item = &'static Column> {
-    Table::Figures.columns().filter(|column| !matches!(column.get, Get::List(_)))
+    Table::Figures.columns().filter(|column| !matches!(column.get, Get::List(_)) && column.name != "file")
 }
 
 /// A sink that writes the header before the first record and flushes after each.
@@ -75,7 +75,7 @@ impl<W: Write> Writer<W> {
 impl<W: Write> Sink for Writer<W> {
     fn put(&mut self, record: &Record) -> io::Result<()> {
         self.head();
-        lines(&Table::Figures.rows(self.number, record), &mut self.text, self.separator);
+        lines(&Table::Figures.rows(self.number, record, ""), &mut self.text, self.separator);
         self.number += 1;
         if self.is_file && self.text.len() < PIECE { Ok(()) } else { self.flush() }
     }

@@ -1,17 +1,21 @@
 //! Record files: one record is one line of JSON, written whole before the next is begun.
 
+mod blocks;
+
 use std::collections::HashSet;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use pciescope_core::record::SCHEMA;
-use pciescope_core::{Record, Sink};
+use pciescope_core::{Environment, Record, Sink};
 
+use self::blocks::ParsedLine;
+use crate::Error;
 use crate::fold::Folder;
-use crate::{Error, bounded};
 
 /// A sink that writes one record a line and flushes it, so that a killed run keeps what it had.
 ///
@@ -74,17 +78,28 @@ pub struct Contents {
 pub const SAMPLE: &str = "sample";
 static SAMPLE_GZ: &[u8] = include_bytes!("sample.jsonl.gz");
 
-/// Opens a record file, or [`SAMPLE`].
+/// Opens a record file, also a packed one (gzip), or [`SAMPLE`]; `-` is the standard input.
 ///
 /// # Errors
 /// [`Error::Read`].
 pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, Error> {
-    if path == Path::new(SAMPLE) && !path.exists() {
-        return Ok(Box::new(BufReader::new(GzDecoder::new(SAMPLE_GZ))));
+    let failed = |source| Error::Read { path: path.to_owned(), source };
+    let input: Box<dyn Read + Send> = match path {
+        path if path == Path::new("-") => Box::new(io::stdin()),
+        path if path == Path::new(SAMPLE) && !path.exists() => Box::new(SAMPLE_GZ),
+        path => Box::new(File::open(path).map_err(failed)?),
+    };
+    let mut input = BufReader::with_capacity(BLOCK, input);
+    match input.fill_buf().map_err(failed)?.starts_with(GZIP) {
+        true => Ok(Box::new(BufReader::with_capacity(BLOCK, MultiGzDecoder::new(input)))),
+        false => Ok(Box::new(input)),
     }
-    let file = File::open(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    Ok(Box::new(BufReader::with_capacity(1 << 20, file)))
 }
+
+/// What a packed file begins with.
+const GZIP: &[u8] = b"\x1f\x8b";
+/// So many bytes of a file are read at a time.
+const BLOCK: usize = 1 << 20;
 
 /// Reads a record file; `-` is standard input, `sample` the recording that is built in.
 ///
@@ -92,82 +107,159 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, Error> {
 /// named in [`Contents::remarks`]. Every other bad line is an error.
 ///
 /// # Errors
-/// [`Error::Read`], [`Error::BadRecord`], [`Error::OtherSchema`], and [`Error::NoRecord`] for a file without any.
+/// [`Error::Read`], [`Error::TooLong`], [`Error::BadRecord`], [`Error::OtherSchema`], and [`Error::NoRecord`] for a file
+/// without any.
 pub fn read_records(path: &Path) -> Result<Contents, Error> {
     read_files(std::slice::from_ref(&path.to_owned()))
 }
 
-/// Reads several record files one after the other and hands each record on as it comes, so that files of any length need
-/// the memory of a record; gives the remarks, as [`Contents::remarks`]. A record that is in an earlier file too, such as the
-/// file of all records that an earlier command wrote, is left out: counted twice it would make figures look more certain.
+/// Reads several record files in their order and hands each record on as it comes, with its file, so that files of any
+/// length need the memory of some blocks; gives the remarks, as [`Contents::remarks`]. A record that is in an earlier file
+/// too, such as the file of all records that an earlier command wrote, is left out: counted twice it would make figures
+/// look more certain.
 ///
 /// # Errors
 /// As [`read_records`], for the first file that has one, and those of `take`.
 pub fn each<E: From<Error>>(
     paths: &[PathBuf],
-    mut take: impl FnMut(Record) -> Result<(), E>,
+    mut take: impl FnMut(&Path, Record) -> Result<(), E>,
 ) -> Result<Vec<String>, E> {
-    let mut remarks = Vec::new();
-    let mut known = Known::default();
-    for path in paths {
-        let mut repeated = 0u64;
-        let mut take_new = |record: Record| {
-            // A file alone repeats none.
-            if paths.len() > 1 && known.has(&record) {
-                repeated += 1;
-                return Ok(());
+    let (mut remarks, mut repeated) = (Vec::new(), 0u64);
+    // 8 bytes for each record: of earlier files, and of the one that is being read, as its equal rows are several rows.
+    let (mut earlier, mut own) = (HashSet::new(), Vec::new());
+    let (state, is_one) = (RandomState::new(), paths.len() < 2);
+    for block in blocks::read(paths, move |text: &[u8], path: &Path, number, lines: &mut Vec<ParsedLine>| {
+        lines.push(parse_line(text, path, number).map(|record| {
+            // Without a run nothing says that two are the same. A file edited by hand has other bytes.
+            let is_compared = !is_one && !record.run.is_empty();
+            let written = is_compared.then(|| serde_json::to_vec(&record).ok()).flatten();
+            (written.map(|written| state.hash_one(written)), record)
+        }));
+    }) {
+        for line in block.lines {
+            match line {
+                Ok((Some(hash), _)) if earlier.contains(&hash) => repeated += 1,
+                Ok((hash, record)) => {
+                    own.extend(hash);
+                    take(&block.path, record)?;
+                }
+                Err(error @ Error::Unfinished { .. }) => remarks.push(error.to_string()),
+                Err(error) => return Err(error.into()),
             }
-            take(record)
-        };
-        let name = if path == Path::new("-") { Path::new("(standard input)") } else { path };
-        if path == Path::new("-") {
-            each_of(io::stdin().lock(), name, &mut remarks, &mut take_new)?;
-        } else {
-            each_of(open(path)?, name, &mut remarks, &mut take_new)?;
         }
-        known.end_of_file();
-        if repeated > 0 {
-            let (s, were) = if repeated == 1 { ("", "was") } else { ("s", "were") };
-            remarks.push(format!(
-                "{}: {repeated} record{s} of an earlier file came again and {were} left out",
-                name.display()
-            ));
+        if block.is_last {
+            earlier.extend(own.drain(..));
+            if repeated > 0 {
+                let (s, were) = if repeated == 1 { ("", "was") } else { ("s", "were") };
+                let name = block.path.display();
+                remarks.push(format!("{name}: {repeated} record{s} of an earlier file came again and {were} left out"));
+                repeated = 0;
+            }
         }
     }
     Ok(remarks)
 }
 
-/// Which records earlier files had: 8 bytes for each, so that files of any length can be read.
-#[derive(Default)]
-struct Known {
-    earlier: HashSet<u64>,
-    /// Of the file that is being read: equal rows of one file are several rows.
-    own: Vec<u64>,
-    state: RandomState,
-    /// The record as text.
-    text: Vec<u8>,
+/// A file's name as text, in which bytes that are no UTF-8 are `\xe4` and the like: no two files get the same.
+pub fn name(path: &Path) -> String {
+    let chunks = path.as_os_str().as_bytes().utf8_chunks();
+    let escaped = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+    chunks.map(|chunk| chunk.valid().to_owned() + &escaped(chunk.invalid())).collect()
 }
 
-impl Known {
-    /// Whether an earlier file had this record. It is compared as it would be written now: a file edited by hand has
-    /// other bytes.
-    fn has(&mut self, record: &Record) -> bool {
-        self.text.clear();
-        // Without a run nothing says that two are the same.
-        if record.run.is_empty() || serde_json::to_writer(&mut self.text, record).is_err() {
-            return false;
-        }
-        let hash = self.state.hash_one(&self.text);
-        let is_known = self.earlier.contains(&hash);
-        if !is_known {
-            self.own.push(hash);
-        }
-        is_known
-    }
+/// A file, or a line of it, that was left out.
+#[derive(Debug, PartialEq, Eq, serde::Serialize)]
+pub struct LeftOut {
+    /// The file as it was named.
+    pub file: String,
+    /// The line, from 1; absent where it is the rest of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// Why.
+    pub why: String,
+}
 
-    fn end_of_file(&mut self) {
-        self.earlier.extend(self.own.drain(..));
+impl LeftOut {
+    fn new(file: &Path, error: &Error) -> Self {
+        let line = match error {
+            Error::BadRecord { line, .. }
+            | Error::OtherSchema { line, .. }
+            | Error::TooLong { line, .. }
+            | Error::Unfinished { line, .. } => Some(*line),
+            _ => None,
+        };
+        let place = line.map_or_else(|| format!("{}: ", file.display()), |line| format!("{}:{line}: ", file.display()));
+        let why = match error {
+            Error::Read { source, .. } => format!("cannot be read to its end: {source}"),
+            error => error.to_string().replacen(&place, "", 1),
+        };
+        LeftOut { file: name(file), line, why }
     }
+}
+
+/// Reads several record files, each by itself, and goes on where one cannot be read: `leave` is told what was left out, in
+/// the order of the files. A line that a file has twice counts once; a record that another file has too is taken. Of an
+/// environment only the fields that are wrong are left out.
+///
+/// # Errors
+/// Those of `take` and `leave`.
+pub fn each_readable<E>(
+    paths: &[PathBuf],
+    mut take: impl FnMut(&Path, Record) -> Result<(), E>,
+    mut leave: impl FnMut(&LeftOut) -> Result<(), E>,
+) -> Result<(), E> {
+    let state = RandomState::new();
+    let mut known = HashSet::new();
+    for block in blocks::read(paths, move |text: &[u8], path: &Path, number, lines: &mut Vec<ParsedLine>| {
+        let record = parse_line(text, path, number).and_then(|record| with_run(record, path, number));
+        let record = record.or_else(|error| salvage(text, path, number, lines).ok_or(error));
+        lines.push(record.map(|record| (Some(state.hash_one(text.trim_ascii())), record)));
+    }) {
+        for line in block.lines {
+            match line {
+                Ok((hash, record)) if hash.is_none_or(|hash| known.insert(hash)) => take(&block.path, record)?,
+                Ok(_) => {}
+                Err(error) => leave(&LeftOut::new(&block.path, &error))?,
+            }
+        }
+        if block.is_last {
+            known.clear();
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a record whose run is none that pciescope names.
+fn with_run(record: Record, path: &Path, line: usize) -> Result<Record, Error> {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if record.run.len() == 16 && record.run.bytes().all(is_digit) {
+        return Ok(record);
+    }
+    let why = format!("its run is {:?}, not 16 hexadecimal digits", record.run);
+    Err(Error::BadRecord { path: path.to_owned(), line, why })
+}
+
+/// The record without the fields of its environment that are wrong, which are told; `None` where it is wrong elsewhere.
+fn salvage(text: &[u8], path: &Path, line: usize, lines: &mut Vec<ParsedLine>) -> Option<Record> {
+    let mut value: serde_json::Value = serde_json::from_slice(text).ok()?;
+    let fields = value.get_mut("environment")?.as_object_mut()?;
+    let nothing = serde_json::to_value(Environment::default()).ok()?;
+    let mut wrong = Vec::new();
+    for (name, field) in std::mem::take(fields) {
+        let mut alone = nothing.clone();
+        alone[&name] = field.clone();
+        match serde_json::from_value::<Environment>(alone) {
+            Ok(_) => drop(fields.insert(name, field)),
+            Err(error) => wrong.push(format!("environment.{name}: {error}")),
+        }
+    }
+    for (name, field) in nothing.as_object()? {
+        fields.entry(name).or_insert_with(|| field.clone());
+    }
+    let record = parse_line(&serde_json::to_vec(&value).ok()?, path, line).ok()?;
+    let record = with_run(record, path, line).ok()?;
+    lines.extend(wrong.into_iter().map(|why| Err(Error::BadRecord { path: path.to_owned(), line, why })));
+    Some(record)
 }
 
 /// Reads several record files one after the other into one.
@@ -176,7 +268,7 @@ impl Known {
 /// As [`read_records`], for the first file that has one.
 pub fn read_files(paths: &[PathBuf]) -> Result<Contents, Error> {
     let mut records = Vec::new();
-    let remarks = each(paths, |record| -> Result<(), Error> {
+    let remarks = each(paths, |_, record| -> Result<(), Error> {
         records.push(record);
         Ok(())
     })?;
@@ -189,53 +281,30 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Contents, Error> {
 /// As [`read_records`], for the first file that has one.
 pub fn fold_files(paths: &[PathBuf]) -> Result<Contents, Error> {
     let mut folder = Folder::default();
-    let remarks = each(paths, |record| -> Result<(), Error> {
+    let remarks = each(paths, |_, record| -> Result<(), Error> {
         folder.add(record);
         Ok(())
     })?;
     Ok(Contents { records: folder.finish(), remarks })
 }
 
-/// Reads records from `input`; `path` names it in messages. Errors as [`read_records`].
-pub fn parse_records(input: impl BufRead, path: &Path) -> Result<Contents, Error> {
+/// Reads records from a text; `path` names it in messages. Errors as [`read_records`].
+pub fn parse_records(text: &[u8], path: &Path) -> Result<Contents, Error> {
     let mut contents = Contents::default();
-    each_of(input, path, &mut contents.remarks, &mut |record| -> Result<(), Error> {
-        contents.records.push(record);
-        Ok(())
-    })?;
-    Ok(contents)
-}
-
-fn each_of<E: From<Error>>(
-    mut input: impl BufRead,
-    path: &Path,
-    remarks: &mut Vec<String>,
-    take: &mut impl FnMut(Record) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut line = Vec::new();
-    let mut is_empty = true;
-    for number in 1.. {
-        line.clear();
-        let read =
-            bounded::line(&mut input, &mut line).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        if read == 0 {
-            break;
-        }
-        let is_whole = line.last() == Some(&b'\n');
-        if line.iter().all(u8::is_ascii_whitespace) {
-            continue;
-        }
-        match parse_line(&line, path, number) {
-            Ok(record) => take(record)?,
-            Err(Error::BadRecord { .. }) if !is_whole => remarks.push(format!(
-                "{}:{number}: the last record is unfinished and was left out (the run was killed?)",
-                path.display()
-            )),
-            Err(error) => return Err(error.into()),
-        }
-        is_empty = false;
+    let lines = blocks::lines(text, path, 1, &|text: &[u8], path: &Path, number, lines: &mut Vec<ParsedLine>| {
+        lines.push(parse_line(text, path, number).map(|record| (None, record)));
+    });
+    if lines.is_empty() {
+        return Err(Error::NoRecord { path: path.to_owned() });
     }
-    if is_empty { Err(Error::NoRecord { path: path.to_owned() }.into()) } else { Ok(()) }
+    for line in lines {
+        match line {
+            Ok((_, record)) => contents.records.push(record),
+            Err(error @ Error::Unfinished { .. }) => contents.remarks.push(error.to_string()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(contents)
 }
 
 /// Only the schema of a record, so that another one is refused as such and not for a field that changed.
@@ -366,6 +435,88 @@ mod tests {
         assert!(contents.records[0].metrics["speed"].value.is_nan());
         let again = String::from_utf8(written(&contents.records)).unwrap();
         assert!(again.contains(r#"{"value":null,"unit":"bytes/s"}"#), "{again}");
+    }
+
+    /// Files with the tests of their records, and what was left out.
+    type Readable = (Vec<(String, String)>, Vec<(String, Option<usize>, String)>);
+
+    fn readable(files: &[(&str, Vec<u8>)]) -> Readable {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+        let paths: Vec<PathBuf> = files.iter().map(|(name, _)| folder.path().join(name)).collect();
+        for (path, (_, content)) in paths.iter().zip(files).filter(|(_, (_, content))| content != b"none") {
+            std::fs::write(path, content).unwrap();
+        }
+        let (mut taken, mut left) = (Vec::new(), Vec::new());
+        let take = |path: &Path, record: Record| -> Result<(), Error> {
+            taken.push((name(path), record.test));
+            Ok(())
+        };
+        each_readable(&paths, take, |one| {
+            left.push((name(Path::new(&one.file)), one.line, one.why.clone()));
+            Ok(())
+        })
+        .unwrap();
+        (taken, left)
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_and_the_rest_taken() {
+        let of = |test: &str| Record { run: "00000000000000f1".to_owned(), ..record(test) };
+        let whole = written(&[of("a"), of("b"), of("a")]);
+        let mut torn = written(&[of("a"), of("c")]);
+        torn.truncate(torn.len() - 5);
+        let wrong = br#"{"schema":1,"run":"00000000000000f1","time":"","verb":"","test":"d","environment":
+            {"kernel":"6","firmware":[{"bdf":1}],"host":{"name":"n1"}}}"#;
+        let mut odd = wrong.iter().copied().filter(|byte| *byte != b'\n').collect::<Vec<_>>();
+        odd.extend(b"\n7\n\n");
+        odd.extend(written(&[record("no run"), of("e")]));
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(&whole).unwrap();
+        let packed = packed.finish().unwrap();
+        let mut long = whole.clone();
+        long.resize(long.len() + (65 << 20), b' ');
+        long.extend(b"x\n");
+        long.extend(written(&[of("f")]));
+        let (taken, left) = readable(&[
+            ("whole", whole),
+            ("torn", torn),
+            ("odd", odd),
+            ("packed", packed.clone()),
+            ("cut", packed[..packed.len() - 12].to_vec()),
+            ("empty", Vec::new()),
+            ("not there", b"none".to_vec()),
+            ("long", long),
+        ]);
+        let of_file =
+            |file: &str| taken.iter().filter(|(name, _)| name == file).map(|(_, test)| &**test).collect::<String>();
+        let files = ["whole", "torn", "odd", "packed", "empty", "long"].map(of_file);
+        assert_eq!(files, ["ab", "a", "de", "ab", "", "abf"]);
+        let place: Vec<_> = left.iter().map(|(file, line, _)| (&**file, *line)).collect();
+        let wanted = [
+            ("torn", Some(2)),
+            ("odd", Some(1)),
+            ("odd", Some(2)),
+            ("odd", Some(4)),
+            ("cut", None),
+            ("empty", None),
+            ("not there", None),
+            ("long", Some(4)),
+        ];
+        assert_eq!(place, wanted, "{left:?}");
+        let words =
+            ["unfinished", "environment.firmware: ", "not a record: ", "its run is \"\"", "to its end: ", "no record"];
+        for (word, (_, _, why)) in words.iter().zip(&left) {
+            assert!(why.contains(word), "{word}: {why}");
+        }
+        assert_eq!(left[7].2, "a line is longer than 64 MiB");
+    }
+
+    #[test]
+    fn names_of_files_are_text_and_differ() {
+        let names: [&[u8]; 3] = [b"n\xe4.jsonl", b"n\xf6.jsonl", "n\u{e4}.jsonl".as_bytes()];
+        let texts = names.map(|bytes| name(Path::new(std::ffi::OsStr::from_bytes(bytes))));
+        assert_eq!(texts, ["n\\xe4.jsonl", "n\\xf6.jsonl", "n\u{e4}.jsonl"]);
     }
 
     #[test]

@@ -77,6 +77,22 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// The last line of a record file is not whole.
+    #[error("{}:{line}: the last record is unfinished and was left out (the run was killed?)", path.display())]
+    Unfinished {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// A line is longer than [`bounded::LONGEST_LINE`].
+    #[error("{}:{line}: a line is longer than {} MiB", path.display(), bounded::LONGEST_LINE >> 20)]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
     /// A record comes from another version of pciescope.
     #[error("{}:{line}: the record has schema {schema}; this pciescope reads schema {known}", path.display())]
     OtherSchema {
@@ -203,7 +219,7 @@ impl Error {
             Error::Locale { .. } => Some("LC_ALL=C: run `LC_ALL=C perf stat ...` and import what that prints"),
             Error::Twice { .. } => Some("import each table of perf stat by itself, with the workload that it counted"),
             Error::TooLarge { .. } => Some("draw fewer runs at a time, or write SVG"),
-            Error::Read { .. } | Error::Write { .. } => None,
+            Error::Read { .. } | Error::Write { .. } | Error::Unfinished { .. } | Error::TooLong { .. } => None,
         }
     }
 }

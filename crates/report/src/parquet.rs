@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{JoinHandle, available_parallelism, spawn};
 
@@ -23,6 +24,7 @@ use bytes::Bytes;
 use pciescope_core::{Record, Sink};
 
 use crate::columns::{Column, Gathered, Get, Leaf, Row, Table, micros};
+use crate::jsonl::name;
 
 /// The most rows of a row group: what a reader takes or leaves at a time, and what the writer holds at a time.
 const GROUP_ROWS: usize = 32_768;
@@ -37,8 +39,11 @@ pub struct Writer<W: Write + Send> {
     /// `None` once the file is finished.
     out: Option<SerializedFileWriter<W>>,
     number: u64,
-    /// Records of the next group, with their numbers among all.
-    held: Vec<(u64, Record)>,
+    /// From which the next records are, and its name.
+    path: PathBuf,
+    file: Arc<str>,
+    /// Records of the next group, with their numbers among all and their files.
+    held: Vec<(u64, Record, Arc<str>)>,
     rows: usize,
     buckets: usize,
     runs: Gathered,
@@ -54,7 +59,18 @@ impl<W: Write + Send> Writer<W> {
     pub fn new(table: Table, out: W) -> io::Result<Self> {
         let out = Some(begin(table, out).map_err(plain)?);
         let (held, runs, encoding) = (Vec::new(), Gathered::default(), VecDeque::new());
-        Ok(Writer { table, out, number: 0, held, rows: 0, buckets: 0, runs, encoding })
+        Ok(Writer {
+            table,
+            out,
+            number: 0,
+            path: PathBuf::new(),
+            file: "".into(),
+            held,
+            rows: 0,
+            buckets: 0,
+            runs,
+            encoding,
+        })
     }
 
     /// Gives the group to a thread, and writes the first of those that are encoded where there are many.
@@ -69,7 +85,8 @@ impl<W: Write + Send> Writer<W> {
             self.append()?;
         }
         self.encoding.push_back(spawn(move || {
-            encode(table, &held.iter().flat_map(|(number, record)| table.rows(*number, record)).collect::<Vec<_>>())
+            let rows = held.iter().flat_map(|(number, record, file)| table.rows(*number, record, file));
+            encode(table, &rows.collect::<Vec<_>>())
         }));
         Ok(())
     }
@@ -88,6 +105,13 @@ fn finished() -> io::Error {
 }
 
 impl<W: Write + Send> Sink for Writer<W> {
+    fn begin_file(&mut self, path: &Path) {
+        if path != self.path {
+            path.clone_into(&mut self.path);
+            self.file = name(path).into();
+        }
+    }
+
     /// What is taken is written when its row group is full.
     fn put(&mut self, record: &Record) -> io::Result<()> {
         if self.out.is_none() {
@@ -96,10 +120,10 @@ impl<W: Write + Send> Sink for Writer<W> {
         let number = self.number;
         self.number += 1;
         if self.table == Table::Runs {
-            self.runs.put(record);
+            self.runs.put(number, record, &self.file);
             return Ok(());
         }
-        let rows = self.table.rows(number, record);
+        let rows = self.table.rows(number, record, &self.file);
         if rows.is_empty() {
             return Ok(());
         }
@@ -110,7 +134,7 @@ impl<W: Write + Send> Sink for Writer<W> {
         }
         self.rows += count;
         self.buckets += buckets;
-        self.held.push((number, record.clone()));
+        self.held.push((number, record.clone(), Arc::clone(&self.file)));
         if self.buckets >= GROUP_BUCKETS { self.end_group() } else { Ok(()) }
     }
 

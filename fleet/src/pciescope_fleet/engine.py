@@ -82,8 +82,8 @@ class Engine:
             )
             if part[0] in doubled:
                 # Two writers took the same runs: those that count are in another file.
-                keys = pa.Table.from_pylist([{"host_key": key, "run": run} for key, run in sorted(doubled[part[0]])])
-                rows = rows.anti_join(ibis.memtable(keys), ["host_key", "run"])
+                keys = pa.table({"run": sorted(doubled[part[0]])})
+                rows = rows.anti_join(ibis.memtable(keys), "run")
             tables.append(rows)
         return ibis.union(*tables) if len(tables) > 1 else tables[0]
 

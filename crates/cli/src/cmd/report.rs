@@ -1,6 +1,8 @@
 //! `pciescope report`: records to tables, pages and pictures.
 
-use std::io::{self, IsTerminal, Write};
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -34,8 +36,16 @@ records in one file). For DuckDB, polars and pandas: .parquet has the figures,
 records are read, so they need little memory for files of any size.")]
 pub struct Args {
     /// Record files, as the measurements write them; `-` is the standard input
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "files0_from", value_name = "FILE")]
     files: Vec<PathBuf>,
+
+    /// Read the names of more record files from FILE, a NUL byte after each; `-` is the standard input
+    #[arg(long, value_name = "FILE")]
+    files0_from: Option<PathBuf>,
+
+    /// Go on where a file or line cannot be read; write to FILE what was left out and why, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    left_out: Option<PathBuf>,
 
     /// Write a page, picture or table to FILE; its extension selects the format; may be repeated
     #[arg(short, long, value_name = "FILE")]
@@ -174,8 +184,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if args.csv {
         outputs.push((PathBuf::from("-"), Kind::Stream(Stream::Csv)));
     }
-    let names: Vec<&Path> = outputs.iter().map(|(path, _)| path.as_path()).collect();
-    files::refuse_same(&names, &args.files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+    let inputs = inputs(&args)?;
+    let names: Vec<&Path> = outputs.iter().map(|(path, _)| path.as_path()).chain(args.left_out.as_deref()).collect();
+    files::refuse_same(&names, &inputs.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     for (path, kind) in &outputs {
         if matches!(kind, Kind::Stream(Stream::Records)) && !args.overwrite {
             files::refuse_to_replace(path)?;
@@ -191,17 +202,28 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let is_table = args.table || (growing.is_empty() && whole.is_empty());
     // What is written while records are read needs none of them, the others all but the intervals of counters, which are folded.
     let mut folder = Folder::default();
-    let remarks = jsonl::each(&args.files, |record| -> anyhow::Result<()> {
+    let mut take = |path: &Path, record| -> anyhow::Result<()> {
         for file in &mut growing {
+            file.sink.begin_file(path);
             file.sink.put(&record).with_context(|| cannot_write(&file.path))?;
         }
         if is_table || !whole.is_empty() {
             folder.add(record);
         }
         Ok(())
-    })?;
-    for remark in &remarks {
-        ctx.note(remark);
+    };
+    if let Some(path) = &args.left_out {
+        let mut left_out = Vec::new();
+        jsonl::each_readable(&inputs, &mut take, |one| -> anyhow::Result<()> {
+            serde_json::to_writer(&mut left_out, one)?;
+            left_out.push(b'\n');
+            Ok(())
+        })?;
+        write(path, &left_out)?;
+    } else {
+        for remark in &jsonl::each(&inputs, &mut take)? {
+            ctx.note(remark);
+        }
     }
     let records = folder.finish();
     growing.into_iter().try_for_each(Growing::finish)?;
@@ -216,6 +238,18 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The files of the command line, and those that a file names.
+fn inputs(args: &Args) -> anyhow::Result<Vec<PathBuf>> {
+    let mut inputs = args.files.clone();
+    if let Some(list) = &args.files0_from {
+        let mut names = Vec::new();
+        jsonl::open(list)?.read_to_end(&mut names).with_context(|| format!("cannot read {}", list.display()))?;
+        let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        inputs.extend(names.map(|name| PathBuf::from(OsStr::from_bytes(name))));
+    }
+    Ok(inputs)
 }
 
 fn cannot_write(path: &Path) -> String {

@@ -160,10 +160,10 @@ const REFUSALS: &[(&str, &[&str])] = &[
 
 /// Reading without an end, each where it is refused and not when memory ends.
 const ENDLESS: &[(&str, &str)] = &[
-    ("report /dev/zero", "/dev/zero: a line is longer than 64 MiB"),
-    ("compare /dev/zero /dev/null", "/dev/zero: a line is longer than 64 MiB"),
+    ("report /dev/zero", "/dev/zero:1: a line is longer than 64 MiB"),
+    ("compare /dev/zero /dev/null", "/dev/zero:1: a line is longer than 64 MiB"),
     ("top --replay /dev/zero --once", "/dev/zero: a line is longer than 64 MiB"),
-    ("serve --replay /dev/zero", "/dev/zero: a line is longer than 64 MiB"),
+    ("serve --replay /dev/zero", "/dev/zero:1: a line is longer than 64 MiB"),
     ("import --format perf-stat /dev/zero", "/dev/zero: the text is longer than 256 MiB"),
     ("import --format sis8300-threads /dev/zero", "/dev/zero: the text is longer than 256 MiB"),
     (

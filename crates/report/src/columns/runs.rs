@@ -1,6 +1,7 @@
 //! The rows of runs, which all of their records make together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use pciescope_core::{Ended, Record};
 
@@ -14,31 +15,41 @@ pub struct Totals {
     pub(super) first_time: String,
     pub(super) last_time: String,
     pub(super) records: u64,
+    pub(super) last_record: u64,
     pub(super) errors: u64,
+    /// Of each record a number, by what it is of and how many such ones the run had before: copies of a run have the same.
+    pub(super) record_ids: Vec<u64>,
+    seen: HashMap<u64, u64>,
+    file: Arc<str>,
     pub(super) origins: BTreeSet<&'static str>,
     /// By the checks of `doctor` that looked (`None`: a record of another verb), the devices that they looked at; the
     /// machine is an empty text.
     pub(super) checked: BTreeMap<Option<Vec<String>>, BTreeSet<String>>,
 }
 
-/// Runs in the order of their first records.
+/// The runs of each file, in the order of their first records.
 #[derive(Debug, Default)]
 pub struct Gathered {
     all: Vec<Totals>,
-    numbers: BTreeMap<String, usize>,
+    numbers: HashMap<(Arc<str>, String), usize>,
 }
 
 impl Gathered {
-    /// Takes a record: only what is of its run is kept.
-    pub fn put(&mut self, record: &Record) {
-        let number = *self.numbers.entry(record.run.clone()).or_insert_with(|| {
-            let (run, verb) = (record.run.clone(), record.verb.clone());
-            self.all.push(Totals { head: Record { run, verb, ..Record::default() }, ..Totals::default() });
+    /// Takes a record of a file, which has this number among all: only what is of its run is kept.
+    pub fn put(&mut self, number: u64, record: &Record, file: &Arc<str>) {
+        let place = *self.numbers.entry((Arc::clone(file), record.run.clone())).or_insert_with(|| {
+            let (run, verb, file) = (record.run.clone(), record.verb.clone(), Arc::clone(file));
+            self.all.push(Totals { head: Record { run, verb, ..Record::default() }, file, ..Totals::default() });
             self.all.len() - 1
         });
-        let run = &mut self.all[number];
+        let run = &mut self.all[place];
         run.records += 1;
+        run.last_record = number;
         run.errors += u64::from(record.error.is_some());
+        let id = id(record, 0);
+        let before = run.seen.entry(id).or_default();
+        run.record_ids.push(if *before == 0 { id } else { self::id(record, *before) });
+        *before += 1;
         // A run may have its label in some of its records only; the plan of a readout's group is not the run's.
         run.head.label = run.head.label.take().or_else(|| record.label.clone());
         run.head.environment = run.head.environment.take().or_else(|| record.environment.clone());
@@ -70,12 +81,24 @@ impl Gathered {
     pub fn rows(&self) -> Vec<Row<'_>> {
         let row = |(number, totals)| (number as u64, totals);
         let rows = self.all.iter().enumerate().map(row);
-        rows.map(|(number, totals): (u64, &Totals)| Row { number, record: &totals.head, item: Item::Totals(totals) })
-            .collect()
+        rows.map(|(number, totals): (u64, &Totals)| {
+            let (record, file) = (&totals.head, &*totals.file);
+            Row { number, record, file, item: Item::Totals(totals) }
+        })
+        .collect()
     }
 }
 
-/// `2026-11-21T09:00:00.125Z` as microseconds since 1970; `None` for anything else.
+/// FNV-1a of what a record is of: the same in each copy, by each version of the program.
+fn id(record: &Record, before: u64) -> u64 {
+    let (device, cpu) = (record.device.as_ref().and_then(|device| device.bdf), record.cpu.as_ref().map(|cpu| cpu.cpu));
+    let group = record.stream.as_ref().map(|stream| stream.group);
+    let of = (before, &record.time, &record.test, device, cpu, &record.target, group);
+    let text = serde_json::to_vec(&of).unwrap_or_default();
+    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// `2026-11-21T09:00:00.125Z` as microseconds since 1970, also with `+01:00` in place of `Z`; `None` for anything else.
 pub fn micros(time: &str) -> Option<i64> {
     let number = |from: usize, to: usize| -> Option<i64> {
         let digits = time.get(from..to).filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))?;
@@ -83,7 +106,16 @@ pub fn micros(time: &str) -> Option<i64> {
     };
     let is_at = |at: usize, sign: u8| time.as_bytes().get(at) == Some(&sign);
     let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
-    let rest = time.get(19..)?.strip_suffix('Z').filter(|_| marks.iter().all(|(at, sign)| is_at(*at, *sign)))?;
+    let rest = time.get(19..).filter(|_| marks.iter().all(|(at, sign)| is_at(*at, *sign)))?;
+    let (rest, zone_min) = match (rest.strip_suffix('Z'), time.len().checked_sub(6)) {
+        (Some(rest), _) => (rest, 0),
+        (None, Some(at @ 19..)) if is_at(at + 3, b':') => {
+            let minutes = number(at + 1, at + 3)? * 60 + number(at + 4, at + 6)?;
+            let sign = if is_at(at, b'+') { 1 } else { -i64::from(is_at(at, b'-')) };
+            (time.get(19..at).filter(|_| sign != 0 && minutes < 24 * 60)?, sign * minutes)
+        }
+        _ => return None,
+    };
     let fraction = match rest.strip_prefix('.') {
         Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
             format!("{:0<6}", digits).get(..6)?.parse::<i64>().ok()?
@@ -101,7 +133,7 @@ pub fn micros(time: &str) -> Option<i64> {
     let days =
         365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + (153 * month + 2) / 5 + day
             - 719_469;
-    Some(((days * 24 + hour) * 60 + minute) * 60_000_000 + second * 1_000_000 + fraction)
+    Some(((days * 24 + hour) * 60 + minute - zone_min) * 60_000_000 + second * 1_000_000 + fraction)
 }
 
 #[cfg(test)]
@@ -116,7 +148,10 @@ mod tests {
             ("2024-02-29T23:59:59.999999999Z", Some(1_709_251_199_999_999)),
             ("2000-03-01T00:00:00Z", Some(951_868_800_000_000)),
             ("1969-12-31T23:59:59Z", Some(-1_000_000)),
-            ("2026-11-21T09:00:00+01:00", None),
+            ("2026-11-21T10:00:00.125+01:00", Some(1_795_251_600_125_000)),
+            ("1969-12-31T23:29:59-00:30", Some(-1_000_000)),
+            ("2026-11-21T10:00:00+24:00", None),
+            ("2026-11-21T10:00:00 01:00", None),
             ("2026-13-21T09:00:00Z", None),
             ("2026-11-21 09:00:00Z", None),
             ("", None),

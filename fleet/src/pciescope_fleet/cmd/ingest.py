@@ -38,6 +38,7 @@ def register(verbs: Verbs) -> None:
     parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="files of records, or folders with them")
     parser.add_argument("dataset", metavar="DATASET", help="a folder, or a URL that fsspec knows (s3://BUCKET/FOLDER)")
     parser.add_argument("--host", type=host_name, metavar="NAME", help="the host that all these files are from")
+    parser.add_argument("--program", metavar="PATH", help="the program pciescope, which reads the records (of PATH)")
     parser.add_argument("--compact", action="store_true", help="merge the files of each day")
     parser.add_argument("-j", "--json", action="store_true", help="print what was done as JSON")
     add_store_options(parser)
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from pciescope_fleet.dataset.ingest import compact, ingest
 
     store = store_of(args)
-    taken = ingest(store, list(_files(args.paths)), args.host)
+    taken = ingest(store, _files(args.paths), args.host, args.program)
     compacted = compact(store) if args.compact else None
     told: dict[str, Any] = {
         "files": taken.files,

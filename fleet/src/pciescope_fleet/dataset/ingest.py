@@ -1,33 +1,33 @@
-"""Takes files of records into a dataset, each run once, and compacts it."""
+"""Takes files of records into a dataset, each run once, and compacts it.
+
+A run is known by its random id. Of its copies the one with the most records counts; of equal ones, that whose host is
+the most certain (`rows.Host.rank`), then the dataset's own, then the first by its path.
+"""
 
 from __future__ import annotations
 
-import array
 import datetime
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from pciescope_fleet import records
-from pciescope_fleet.dataset import rows
-from pciescope_fleet.dataset.rows import Rows
+from pciescope_fleet.dataset import figures, program, rows
+from pciescope_fleet.dataset.program import Problem
+from pciescope_fleet.dataset.rows import Host, Run
 from pciescope_fleet.dataset.schema import TABLES
-from pciescope_fleet.dataset.store import TRIES, Kept, RunKey, Store, to_table
+from pciescope_fleet.dataset.store import TRIES, Copy, Kept, Store, to_table
 from pciescope_fleet.errors import FleetError
-from pciescope_fleet.records import Problem, Record, Run
 
 MANY = 64
 """So many runs of one day are written to one file; fewer get a file each, below their host."""
 
-BATCH = 4000
-"""Runs that are kept in memory before they are written."""
-
 BATCH_BYTES = 128 * 2**20
-"""The same in bytes of their tables."""
+"""Bytes of tables that are kept in memory before they are written."""
 
 LARGEST_BYTES = 128 * 2**20
 """Compaction makes no larger table out of smaller ones, and leaves those alone that have half of it."""
@@ -35,9 +35,6 @@ LARGEST_BYTES = 128 * 2**20
 STAYS_S = 3600
 """So long a file that does not count any more stays on a store that is no folder: answers there may take minutes, and
 those that have listed it go on reading it. In a folder they are made again."""
-
-WRONG = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, pa.ArrowException)
-"""What a field of the wrong kind may raise."""
 
 
 @dataclass
@@ -48,11 +45,11 @@ class Taken:
     runs: int = 0
     figures: int = 0
     known: int = 0
-    """Runs that the dataset had already."""
+    """Copies of runs that the dataset had already."""
     renewed: int = 0
     """Runs of which the dataset had fewer records: a torn file came first."""
-    guessed: dict[str, str] = field(default_factory=dict)
-    """Hosts that the records do not name, by the file that they are called after."""
+    guessed: set[str] = field(default_factory=set)
+    """Hosts that the records do not name: they are called after a file."""
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -61,292 +58,189 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Taken:
-    """Takes the runs of these files."""
-    taken = Taken()
+def ingest(store: Store, paths: Sequence[Path], host: str | None = None, command: str | None = None) -> Taken:
+    """Takes the runs of these files. `command` is the program pciescope, `host` the host that all are from."""
+    taken = Taken(files=len(paths))
     began = now()
-    has = _Known(store)
-    waiting: dict[RunKey, Made] = {}
-    size = 0
-    for path in paths:
-        runs, problems = records.read(path)
-        taken.files += 1
-        taken.problems += problems
-        if not runs and not problems:
-            taken.problems.append(Problem(str(path), None, "no record in it"))
-        for run in runs:
-            made, wrong = make(run, functools.partial(_tables, host, began, has.hosts.get(run.run), None))
-            taken.problems += wrong
-            if made is None:
-                continue
-            taken.problems += made.problems
-            if made.run["host_from"] == "file name":
-                taken.guessed[made.run["host"]] = str(path)
-            key = made.key
-            before = max(has.runs.get(key, 0), waiting[key].run["records"] if key in waiting else 0)
-            worse, stays = has.earlier(made, waiting)
-            if stays is not None:
-                kept = f"as host {stays}" if stays else "under a better name"
-                why = f"run {run.run} is kept {kept}: not taken as host {key[0]}"
-                if stays:
-                    why += f"; that name stays: --host {stays.split('~')[0]}"
-                taken.problems.append(Problem(str(path), None, why))
-                continue
-            for old in worse:
-                count = waiting[old].run["records"] if old in waiting else has.runs[old]
-                if before < made.run["records"] < count:
-                    why = (
-                        f"run {run.run} is kept as host {old[0]} with {count} records, and has "
-                        f"{made.run['records']} here: not taken as host {key[0]}"
-                    )
-                    taken.problems.append(Problem(str(path), None, why))
-                    before = count
-                elif before < made.run["records"]:
-                    made.renames.append(old)
-            if before < made.run["records"] and (other := has.namesake(made)):
-                why = f"host {made.run['host']} is two machines: {key[0]} beside {other}; they are kept apart"
-                taken.problems.append(Problem(str(path), None, why))
-            if before and (lacks := other_records(made.run, has.record_ids(key, waiting), before)):
-                taken.problems.append(Problem(str(path), None, f"run {run.run}: {lacks}"))
-            if before >= made.run["records"]:
-                taken.known += 1
-                continue
-            if before and (ahead_s := has.ahead_s(key, waiting)) is not None:
-                renewed, _ = make(run, functools.partial(_tables, host, began, has.hosts.get(run.run), ahead_s))
-                assert renewed is not None
-                renewed.renames, made = made.renames, renewed
-            taken.renewed += before > 0
-            for old in made.renames:
-                waiting.pop(old, None)
-                taken.guessed.pop(old[0], None)
-            waiting[key] = made
-            if made.renames or run.run not in has.hosts:
-                has.hosts[run.run] = key[0]
-            size += made.size
-            if len(waiting) >= BATCH or size >= BATCH_BYTES:
-                _write(store, waiting, has, taken)
-                waiting, size = {}, 0
-    _write(store, waiting, has, taken)
+    with program.tables(paths, command) as tables:
+        taken.problems += tables.problems
+        copies: dict[str, list[Run]] = {}
+        by_file: dict[tuple[str, str], Run] = {}
+        for row in _read(tables.runs, rows.COLUMNS):
+            run = Run(row, rows.host_of(row, host), began)
+            copies.setdefault(run.run, []).append(run)
+            by_file[run.source, run.run] = run
+        for row in _read(tables.findings, rows.FINDING_COLUMNS):
+            by_file[row["file"] or "", row["run"]].findings.append(row)
+        before, machines = known(store, copies)
+        chosen = [_choose(each, before.get(run), taken) for run, each in copies.items()]
+        new = [run for run in chosen if run is not None]
+        for run in new:
+            _name_namesake(run, before.get(run.run), machines, taken)
+        _write(store, figures.batches(tables.figures, {(run.source, run.run): run for run in new}), taken)
+    place = {program.name_of(path): number for number, path in enumerate(paths)}
+    taken.problems.sort(key=lambda problem: place.get(problem.file, -1))
     return taken
 
 
-def other_records(run: dict[str, Any], there: Sequence[int] | None, count: int) -> str | None:
-    """Why a copy of a run is no copy: it has other records than the one of `count` records that the dataset has."""
-    if there is None:
-        return None
-    own, hint = run["record_ids"], "join the files into one"
-    if count >= run["records"]:
-        lacking = len(set(own).difference(there))
-        what = f"{lacking} of its {len(own)} records are not in the copy with {count} records that the dataset has"
-        return f"{what}, and are not taken: {hint}" if lacking else None
-    lacking = len(set(there).difference(own))
-    what = f"{lacking} of the {len(there)} records that the dataset had are not in this copy"
-    return f"{what}, which takes their place: {hint}" if lacking else None
+def _read(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows of a table of the program; times are microseconds."""
+    table = pq.read_table(path, columns=list(columns))
+    for number, column in enumerate(table.schema):
+        if pa.types.is_timestamp(column.type):
+            table = table.set_column(number, column.name, table[column.name].cast(pa.int64()))
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
 
 
-@dataclass
-class Made:
-    """A run's rows as tables: they take a tenth of the memory."""
+@dataclass(frozen=True)
+class Before:
+    """The copy of a run that the dataset has."""
 
-    run: dict[str, Any]
-    tables: dict[str, pa.Table]
-    problems: list[Problem]
-    renames: list[RunKey] = field(default_factory=list)
-    """The same run by worse names that the dataset has it under."""
-
-    @classmethod
-    def of(cls, made: Rows) -> Made:
-        """From rows. Raises where a value does not fit its column."""
-        found = {"figures": made.figures, "findings": made.findings, "runs": [made.run]}
-        return cls(made.run, {name: to_table(name, each) for name, each in found.items()}, made.problems)
-
-    @property
-    def size(self) -> int:
-        """Bytes of its tables."""
-        return sum(table.nbytes for table in self.tables.values())
-
-    @property
-    def key(self) -> RunKey:
-        """Which run it is."""
-        return (self.run["host_key"], self.run["run"])
+    host: Host
+    records: int
+    record_ids: Sequence[int]
+    clock_ahead_s: float | None
 
 
-def _tables(host: str | None, ingested: datetime.datetime, known: str | None, ahead_s: float | None, run: Run) -> Made:
-    return Made.of(rows.rows(run, host, ingested, known, ahead_s))
-
-
-def make(run: Run, tables: Callable[[Run], Made]) -> tuple[Made | None, list[Problem]]:
-    """A run as tables, and what of it could not be taken.
-
-    Anybody may have written the file: a field of the wrong kind loses its record, or its part of the machine's
-    description, and nothing beside it.
-    """
-    try:
-        return tables(run), []
-    except WRONG:
-        pass
-    problems: list[Problem] = []
-
-    def is_right(record: Record, line: int, what: str) -> bool:
-        one = Run(run.run, run.source)
-        one.add(record, line)
+def known(store: Store, runs: Iterable[str]) -> tuple[dict[str, Before], dict[str, set[str]]]:
+    """Those of the runs that the dataset has; and by name the keys of its hosts."""
+    for left in reversed(range(TRIES)):
+        has = store.kept("runs").runs()
+        machines: dict[str, set[str]] = {}
+        for copy in has.values():
+            machines.setdefault(copy.host_key.split("~")[0], set()).add(copy.host_key)
+        wanted = [run for run in runs if run in has]
+        paths = sorted({has[run].path for run in wanted})
+        columns = ["run", "host_key", "host", "host_from", "records", "record_ids", "clock_ahead_s"]
         try:
-            tables(one)
-        except WRONG as error:
-            why = f"run {run.run}: {what} is not what docs/record.md says: {type(error).__name__}: {error}"
-            problems.append(Problem(run.source, line, why))
-            return False
-        return True
-
-    left = Run(run.run, run.source)
-    for line, record in zip(run.lines, run.records, strict=True):
-        whole = dict(record)
-        if "environment" in record:
-            bare = {name: record[name] for name in ("schema", "run", "time", "verb", "test")}
-            whole["environment"] = {
-                name: value
-                for name, value in record["environment"].items()
-                if is_right({**bare, "environment": {name: value}}, line, f"environment.{name}")
-            }
-        if is_right(whole, line, "a field"):
-            left.add(whole, line)
-    if not left.records:
-        return None, problems
-    try:
-        return tables(left), problems
-    except WRONG as error:
-        why = f"run {run.run}: its records do not fit together: {type(error).__name__}: {error}"
-        return None, [*problems, Problem(run.source, None, why)]
+            found = store.read("runs", paths, columns)
+        except FleetError:
+            # A compaction has removed a file meanwhile.
+            if not left or not store.has_lost(paths):
+                raise
+            continue
+        chosen = found.filter(pc.is_in(found["run"], pa.array(wanted, pa.string()))).to_pylist()
+        before = {
+            row["run"]: Before(
+                Host(row["host_key"], row["host"], row["host_from"]),
+                row["records"],
+                row["record_ids"],
+                row["clock_ahead_s"],
+            )
+            for row in chosen
+        }
+        break
+    return before, machines
 
 
-class _Known:
-    """What the dataset has."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        kept = store.kept("runs")
-        self.renamed = kept.renamed
-        self._kept = kept.runs()
-        self._from: dict[RunKey, str] = {}
-        """Where the host's name is from, of the runs that were looked at."""
-        self._ids: dict[RunKey, Sequence[int]] = {}
-        """Their records' numbers."""
-        self._ahead_s: dict[RunKey, float | None] = {}
-        """By how much their clock was ahead."""
-        self.runs = {key: records for key, (_, records, _) in self._kept.items()}
-        self.hosts = {run: host_key for host_key, run in self.runs}
-        """By run: a host that has it."""
-        self._machines: dict[str, set[str]] = {}
-        for host_key, _ in self.runs:
-            self._machines.setdefault(host_key.split("~")[0], set()).add(host_key)
-
-    def earlier(self, made: Made, waiting: dict[RunKey, Made]) -> tuple[list[RunKey], str | None]:
-        """The same run by names that are worse than this one's; or the host's name that stays.
-
-        Worse are the name of a file, and the same name without the machine's id.
-        """
-        if made.key in self.renamed:
-            return [], self.hosts.get(made.run["run"], "")
-        old = (self.hosts.get(made.run["run"], made.key[0]), made.run["run"])
-        if made.run["host_from"] == "file name" or old == made.key:
-            return [], None
-        if old not in waiting and old not in self._from:
-            self._look(old)
-        if (waiting[old].run["host_from"] if old in waiting else self._from.get(old)) == "file name":
-            return [old], None
-        # Of another host's run with a common record it is a copy; two runs may have one id by chance.
-        ids = None if made.key in self.runs or made.key in waiting else self.record_ids(old, waiting)
-        if ids is None or set(ids).isdisjoint(made.run["record_ids"]):
-            return [], None
-        return ([old], None) if old[0] == made.run["host"] else ([], old[0])
-
-    def record_ids(self, key: RunKey, waiting: dict[RunKey, Made]) -> Sequence[int] | None:
-        """The numbers of the records that the dataset has of a run."""
-        if key in waiting:
-            ids: Sequence[int] = waiting[key].run["record_ids"]
-            return ids
-        if key not in self._ids and key in self._kept:
-            self._look(key)
-        return self._ids.get(key)
-
-    def ahead_s(self, key: RunKey, waiting: dict[RunKey, Made]) -> float | None:
-        """By how many seconds a run's clock was ahead when the dataset got it; nothing if its own time is believed."""
-        if key in waiting:
-            told: float | None = waiting[key].run["clock_ahead_s"]
-            return told
-        if key not in self._ahead_s and key in self._kept:
-            self._look(key)
-        return self._ahead_s.get(key)
-
-    def _look(self, run: RunKey) -> None:
-        """Reads what the hosts of the runs in a file are called after."""
-        for left in reversed(range(TRIES)):
-            if run not in self._kept:
-                # Another ingest gave it another name meanwhile.
-                return
-            path = self._kept[run][2]
-            try:
-                found = self._store.read("runs", [path])
-            except FleetError:
-                if not left or not self._store.has_lost([path]):
-                    raise
-                self._kept = self._store.kept("runs").runs()
-                continue
-            for row in found.select(["host_key", "run", "host_from", "record_ids", "clock_ahead_s"]).to_pylist():
-                key = (row["host_key"], row["run"])
-                self._from[key] = row["host_from"]
-                self._ahead_s[key] = row["clock_ahead_s"]
-                self._ids[key] = array.array("q", row["record_ids"])
-            return
-
-    def namesake(self, made: Made) -> str | None:
-        """Another machine of the same name, where this one is new."""
-        machines = self._machines.setdefault(made.run["host"], set())
-        others = machines.difference(old for old, _ in made.renames)
-        other = min(others, default=None) if made.run["host_key"] not in machines else None
-        machines.add(made.run["host_key"])
-        return other
-
-    def wrote(self, made: Made) -> None:
-        """Notes what a run that was written is called after."""
-        self._from[made.key] = made.run["host_from"]
-        self._ids[made.key] = array.array("q", made.run["record_ids"])
-        self._ahead_s[made.key] = made.run["clock_ahead_s"]
-        for old in made.renames:
-            self.runs.pop(old, None)
-            self.renamed.add(old)
+def _choose(copies: list[Run], before: Before | None, taken: Taken) -> Run | None:
+    """The copy of a run that the dataset gets, if it gets any, by the name of its host; tells what is not taken."""
+    copies = sorted(copies, key=lambda copy: (-copy.records, -copy.host_of.rank, copy.source))
+    best, host = copies[0], _host([*([before.host] if before else []), *(copy.host_of for copy in copies)])
+    is_new = (
+        before is None
+        or best.records > before.records
+        or (best.records == before.records and host.key != before.host.key)
+    )
+    ids = best.record_ids if is_new or before is None else before.record_ids
+    for copy in copies:
+        taken.known += not (is_new and copy is best)
+        why = None
+        if copy.host_of.named_by != "file name" and not _is_same(copy.host_of, host):
+            why = (
+                f"run {copy.run} is kept as host {host.key}: not taken as host {copy.host_key}; that name stays: "
+                f"--host {host.name}"
+            )
+        elif before is not None and not is_new and host.key != before.host.key and copy is best:
+            why = (
+                f"run {copy.run} is kept as host {before.host.key} with {before.records} records, and has "
+                f"{copy.records} here: not taken as host {host.key}"
+            )
+        elif lacking := set(copy.record_ids).difference(ids):
+            why = (
+                f"run {copy.run}: {len(lacking)} of its {copy.records} records are not in the copy with {len(ids)} "
+                "records that the dataset has, and are not taken: join the files into one"
+            )
+        if why is not None:
+            taken.problems.append(Problem(copy.source, None, why))
+    if host.named_by == "file name":
+        taken.guessed.add(host.name)
+    if not is_new:
+        return None
+    if before is not None:
+        if lacking := set(before.record_ids).difference(ids):
+            why = (
+                f"run {best.run}: {len(lacking)} of the {before.records} records that the dataset had are not in this "
+                "copy, which takes their place: join the files into one"
+            )
+            taken.problems.append(Problem(best.source, None, why))
+        taken.renewed += best.records > before.records
+        best.clock_ahead_s = before.clock_ahead_s
+    best.host_of = host
+    return best
 
 
-def _write(store: Store, waiting: dict[RunKey, Made], has: _Known, taken: Taken) -> None:
-    if not waiting:
-        return
-    by_date: dict[str, list[Made]] = {}
-    for made in waiting.values():
-        by_date.setdefault(made.run["date"], []).append(made)
+def _host(hosts: list[Host]) -> Host:
+    """The most certain of several, the first of equal ones; and its machine's id if another one of the name has it."""
+    best = max(hosts, key=lambda host: host.rank)
+    same = (host for host in hosts if host.name == best.name and "~" in host.key)
+    return best if "~" in best.key else replace(best, key=next((host.key for host in same), best.key))
+
+
+def _is_same(one: Host, kept: Host) -> bool:
+    """Whether a host may be the one that is kept: the machine's id may be unknown."""
+    return one.name == kept.name and ("~" not in one.key or one.key == kept.key)
+
+
+def _name_namesake(run: Run, before: Before | None, machines: dict[str, set[str]], taken: Taken) -> None:
+    """Tells of another machine of the name, where this one is new."""
+    keys = machines.setdefault(run.host, set())
+    others = keys.difference([before.host.key] if before else [])
+    if others and run.host_key not in keys:
+        why = f"host {run.host} is two machines: {run.host_key} beside {min(others)}; they are kept apart"
+        taken.problems.append(Problem(run.source, None, why))
+    keys.add(run.host_key)
+
+
+def _write(store: Store, batches: Iterator[figures.Batch], taken: Taken) -> None:
+    runs: list[Run] = []
+    parts: list[pa.Table] = []
+    for batch in batches:
+        runs += batch.runs
+        parts.append(figures.figures(batch))
+        if sum(part.nbytes for part in parts) >= BATCH_BYTES:
+            _write_days(store, runs, pa.concat_tables(parts), taken)
+            runs, parts = [], []
+    if runs:
+        _write_days(store, runs, pa.concat_tables(parts), taken)
+
+
+def _write_days(store: Store, runs: list[Run], found: pa.Table, taken: Taken) -> None:
+    by_date: dict[str, list[Run]] = {}
+    for run in runs:
+        by_date.setdefault(run.date, []).append(run)
+        taken.problems += run.problems
     for date, together in by_date.items():
+        of_day = found if len(by_date) == 1 else found.filter(pc.equal(found["date"], date))
+        findings = to_table("findings", [row for run in together for row in run.finding_rows()])
         # The runs come last: what they do not name does not count as taken.
-        for table in ("figures", "findings", "runs"):
-            _write_table(store, table, date, together)
-    for key, made in waiting.items():
-        has.runs[key] = made.run["records"]
-        has.wrote(made)
-        taken.runs += 1
-        taken.figures += len(made.tables["figures"])
+        tables = {"figures": of_day, "findings": findings, "runs": to_table("runs", [run.to_row() for run in together])}
+        for table, content in tables.items():
+            _write_table(store, table, date, together, content)
+    taken.runs += len(runs)
+    taken.figures += len(found)
 
 
-def _write_table(store: Store, table: str, date: str, together: list[Made]) -> None:
-    if len(together) < MANY:
-        for made in together:
-            if len(made.tables[table]) and not made.renames:
-                ids = made.run["record_ids"]
-                store.write_part(table, date, *made.key, made.run["records"], made.tables[table], ids)
-        # Only a list can say that a run has another name now.
-        together = [made for made in together if made.renames]
-        if not together:
-            return
-    named = [(*made.key, made.run["records"]) for made in together]
-    renames = [old for made in together for old in made.renames]
-    store.write_many(table, date, named, pa.concat_tables(made.tables[table] for made in together), [], renames)
+def _write_table(store: Store, table: str, date: str, runs: list[Run], content: pa.Table) -> None:
+    copies = {run.run: Copy(run.host_key, run.run, run.records, run.host_of.rank) for run in runs}
+    if len(runs) >= MANY:
+        store.write_many(table, date, list(copies.values()), content, [])
+        return
+    for run in runs:
+        own = content.filter(pc.equal(content["run"], run.run))
+        if len(own):
+            store.write_part(table, date, copies[run.run], own, run.record_ids)
 
 
 def _below(store: Store, table: str, path: str) -> str:
@@ -368,30 +262,25 @@ def compact(store: Store, dates: Iterable[str] | None = None) -> Compacted:
     for table in TABLES:
         kept = store.kept(table)
         old = [path for path, age_s in kept.leftover.items() if store.is_local or age_s > STAYS_S]
-        # A list that names runs by their earlier names stays until no file has these any more.
-        last = [path for path in old if kept.renamed and "/host=all/" in path]
-        left = [path for path in [*old, *kept.abandoned] if path not in last]
-        if len(old) < len(kept.leftover):
-            last = []
+        left = [*old, *kept.abandoned]
         store.remove(left)
-        done.leftover += len(left) + len(last)
-        within: dict[str, list[tuple[str, str, int]]] = {}
-        for (host_key, run), (_, count, path) in kept.runs().items():
-            within.setdefault(path, []).append((host_key, run, count))
+        done.leftover += len(left)
+        within: dict[str, list[Copy]] = {}
+        for copy in kept.runs().values():
+            within.setdefault(copy.path, []).append(copy)
         for date in kept.dates() if dates is None else dates:
-            paths = sorted(kept.files([date]), key=lambda path: (min(within[path]), path))
+            paths = sorted(kept.files([date]), key=lambda path: min(within[path]))
             done.before += len(paths)
             done.after += len(paths)
             for together, found in _together(store, table, kept, paths):
                 if len(together) == 1 and together[0] not in kept.doubled:
                     continue
-                named = [run for path in together for run in within[path]]
+                copies = [copy for path in together for copy in within[path]]
                 replaces = [_below(store, table, path) for path in together]
-                store.write_many(table, date, named, found, replaces, kept.renamed)
+                store.write_many(table, date, copies, found, replaces)
                 if store.is_local:
                     store.remove(together)
                 done.after -= len(together) - 1
-        store.remove(last)
     return done
 
 

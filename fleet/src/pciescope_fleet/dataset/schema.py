@@ -49,6 +49,7 @@ FIGURES = pa.schema(
         ("bucket_count", pa.list_(pa.int64())),
         *((f"{name}_{way}", pa.float32()) for name in ("p50", "p90", "p99", "p999") for way in ("down", "up")),
         ("method", pa.string()),
+        ("quantum_ns", pa.float64()),
     ]
 )
 

@@ -3,7 +3,7 @@
     TABLE/date=2026-11-22/host=NODE/RUN-RECORDS-DIGEST.parquet     one run of one host
     TABLE/date=2026-11-22/host=all/DIGEST.parquet                  many runs of many hosts
     TABLE/date=2026-11-22/host=all/DIGEST.json                     its runs, the files that it replaces, its bytes in
-                                                                   memory, and runs that have another name now
+                                                                   memory
 
 A file with many runs counts once its list is there, and what the list replaces does not count any more. Of several
 copies of a run the one with the most records counts, and of equal ones one. So a reader sees each run once at any
@@ -23,19 +23,20 @@ import urllib.parse
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import fsspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pciescope_fleet.dataset.schema import TABLES
 from pciescope_fleet.errors import FleetError
 
-PART = re.compile(r"(?P<run>[0-9a-f]{16})-(?P<records>\d+)-[0-9a-f]{8}\.parquet")
-"""A file of one run, with a digest of its records."""
+PART = re.compile(r"(?P<run>[0-9a-f]{16})-(?P<records>\d+)-(?P<rank>[0-9a-f])[0-9a-f]{7}\.parquet")
+"""A file of one run, with how certain its host is, and a digest of its records."""
 PLACE = re.compile(r"/date=(?P<date>\d{4}-\d\d-\d\d)/host=(?P<host>[^/]+)/(?P<name>[^/]+)$")
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.part")
@@ -50,43 +51,45 @@ OF_OBJECTS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"}
 TRIES = 5
 """So often a reader looks again where a compaction has removed what it was about to read."""
 
-RunKey = tuple[str, str]
-"""Host key and run."""
 
+@dataclass(frozen=True, order=True)
+class Copy:
+    """A copy of a run."""
 
-@dataclass(frozen=True)
-class Part:
-    """One file of one run."""
-
-    path: str
-    date: str
     host_key: str
     run: str
     records: int
+    rank: int = 0
+    """How certain its host is."""
+    path: str = ""
+    """The file that it is in."""
+    date: str = ""
+
+    @property
+    def weight(self) -> tuple[int, int, str]:
+        """Of several copies the one with the greatest counts."""
+        return (self.records, self.rank, self.path)
 
 
 @dataclass
 class Kept:
     """What a table of the dataset holds, as its file names and lists say."""
 
-    parts: list[Part]
+    parts: list[Copy]
     compacted: dict[str, Any]
     """By the path of the file: its list."""
     leftover: dict[str, float]
     """Files that do not count any more, and for how many seconds: others have all of their runs."""
     abandoned: list[str]
     """Files that were never finished, or got no list, for a day: their writer was killed."""
-    doubled: dict[str, set[RunKey]]
+    doubled: dict[str, set[str]]
     """By the path of a file with many runs: those that do not count, as another file has them."""
-    renamed: set[RunKey]
-    """Runs by names that they had: they do not count, also where a file has them."""
 
-    def runs(self) -> dict[RunKey, tuple[str, int, str]]:
-        """By run: its date, how many records it has, and the file that it is in."""
-        found = {(part.host_key, part.run): (part.date, part.records, part.path) for part in self.parts}
-        for path, listed in self.compacted.items():
-            for host_key, run, records in listed["runs"]:
-                found[host_key, run] = (listed["date"], records, path)
+    def runs(self) -> dict[str, Copy]:
+        """By run: the copy that counts."""
+        found = {part.run: part for part in self.parts}
+        for listed in self.compacted.values():
+            found.update({copy.run: copy for copy in listed["runs"]})
         return found
 
     def files(self, dates: Iterable[str] | None = None) -> list[str]:
@@ -121,7 +124,7 @@ class Store:
                 f"{url}: not a place for a dataset: {error}", "a folder, or a URL such as s3://BUCKET/FOLDER"
             ) from error
         self.root = root.rstrip("/")
-        self._doubled: dict[str, dict[str, set[RunKey]]] = {}
+        self._doubled: dict[str, dict[str, set[str]]] = {}
 
     @property
     def is_local(self) -> bool:
@@ -202,30 +205,29 @@ class Store:
             elif place["host"] == "all" and path.endswith(".parquet"):
                 many.append(path)
             elif named := PART.fullmatch(place["name"]):
-                host_key = urllib.parse.unquote(place["host"])
-                parts.append(Part(path, place["date"], host_key, named["run"], int(named["records"])))
+                host_key, rank = urllib.parse.unquote(place["host"]), int(named["rank"], 16)
+                parts.append(Copy(host_key, named["run"], int(named["records"]), rank, path, place["date"]))
         with self._asked(FileNotFoundError):
             for path, content in zip(told_of, self._read_all(list(told_of)), strict=True):
-                lists[path.removesuffix(".json") + ".parquet"] = {**json.loads(content), "date": told_of[path]}
+                listed, whole = json.loads(content), path.removesuffix(".json") + ".parquet"
+                copies = [replace(Copy(*run), path=whole, date=told_of[path]) for run in listed["runs"]]
+                lists[whole] = {**listed, "runs": copies, "date": told_of[path]}
         age = {path: _age_s(info) for path, info in found.items()}
         replaced: dict[str, float] = {}
-        renamed: dict[RunKey, float] = {}
         for path, listed in lists.items():
             since = age[_list_of(path)]
             for name in listed["replaces"]:
                 other = posixpath.join(top, name)
                 replaced[other] = max(since, replaced.get(other, since))
-            for key, run in listed.get("renamed", []):
-                renamed[key, run] = max(since, renamed.get((key, run), since))
         leftover = {path: replaced[path] for path in (*many, *(part.path for part in parts)) if path in replaced}
         abandoned += [path for path in many if path not in lists and path not in replaced]
         parts = [part for part in parts if part.path not in replaced]
         counted = {path: lists[path] for path in many if path in lists and path not in replaced}
-        parts, counted, doubled, copies = _one_copy_each(parts, counted, renamed, age)
-        leftover.update(copies)
+        parts, counted, doubled, others = _one_copy_each(parts, counted, age)
+        leftover.update(others)
         self._doubled[table] = doubled
         abandoned = [path for path in abandoned if age[path] > ABANDONED_S]
-        return Kept(parts, counted, leftover, abandoned, doubled, set(renamed))
+        return Kept(parts, counted, leftover, abandoned, doubled)
 
     def _read_all(self, paths: list[str]) -> list[bytes]:
         """Whole files, which a remote store sends at once. Raises `FileNotFoundError` where one is there no more."""
@@ -248,7 +250,7 @@ class Store:
                     left.difference_update(self.fs.find(f"{self.root}/{table}"))
         return bool(left)
 
-    def doubled(self, table: str, paths: Iterable[str]) -> dict[str, set[RunKey]]:
+    def doubled(self, table: str, paths: Iterable[str]) -> dict[str, set[str]]:
         """By path: runs that a reader must leave out of these files, as `kept` saw them last."""
         known = self._doubled.get(table, {})
         return {path: known[path] for path in paths if path in known}
@@ -262,32 +264,18 @@ class Store:
             )
         return kept
 
-    def write_part(
-        self, table: str, date: str, host_key: str, run: str, records: int, rows: pa.Table, ids: Iterable[int]
-    ) -> None:
+    def write_part(self, table: str, date: str, copy: Copy, rows: pa.Table, ids: Iterable[int]) -> None:
         """Writes the rows of one run. `ids` are the numbers of its records: copies with other ones are other files."""
         # `all` is the folder of files with many runs.
-        host = "%61ll" if host_key == "all" else urllib.parse.quote(host_key, safe="~")
-        told = " ".join(map(str, sorted(ids)))
-        digest = hashlib.sha256(told.encode()).hexdigest()[:8]
-        self._write(f"{table}/date={date}/host={host}/{run}-{records}-{digest}.parquet", rows)
+        host = "%61ll" if copy.host_key == "all" else urllib.parse.quote(copy.host_key, safe="~")
+        digest = hashlib.sha256(" ".join(map(str, sorted(ids))).encode()).hexdigest()[:7]
+        name = f"{copy.run}-{copy.records}-{copy.rank:x}{digest}.parquet"
+        self._write(f"{table}/date={date}/host={host}/{name}", rows)
 
-    def write_many(
-        self,
-        table: str,
-        date: str,
-        runs: Sequence[tuple[str, str, int]],
-        rows: pa.Table,
-        replaces: Sequence[str],
-        renamed: Iterable[RunKey] = (),
-    ) -> str:
-        """Writes the rows of many runs, and the list that makes them count. `replaces` are paths below the table.
-
-        `renamed` are runs by the names that they had: they do not count any more.
-        """
-        listed: dict[str, Any] = {"runs": sorted(runs), "replaces": sorted(replaces), "bytes": rows.nbytes}
-        if gone := sorted(renamed):
-            listed["renamed"] = gone
+    def write_many(self, table: str, date: str, runs: Iterable[Copy], rows: pa.Table, replaces: Sequence[str]) -> str:
+        """Writes the rows of many runs, and the list that makes them count. `replaces` are paths below the table."""
+        named = sorted((copy.host_key, copy.run, copy.records, copy.rank) for copy in runs)
+        listed = {"runs": named, "replaces": sorted(replaces), "bytes": rows.nbytes}
         content = json.dumps(listed, separators=(",", ":"))
         name = hashlib.sha256(content.encode()).hexdigest()[:24]
         folder = f"{table}/date={date}/host=all"
@@ -329,19 +317,22 @@ class Store:
                 self.fs.rm_file(beside)
             raise
 
-    def read(self, table: str, paths: Sequence[str]) -> pa.Table:
-        """The runs of these files that count, with the columns of today: those that a file lacks are null."""
+    def read(self, table: str, paths: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:
+        """The runs of these files that count, with these columns or all of today: those that a file lacks are null."""
         schema = TABLES[table]
-        parts = []
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns])
+        parts = [schema.empty_table()]
         doubled = self.doubled(table, paths)
         for path in paths:
             with self._asked(), self.fs.open(path, "rb") as stream:
-                part = conform(pq.read_table(stream), schema)
+                # A thread of pyarrow that still has a Python file when the program ends would abort it.
+                content = pa.BufferReader(stream.read())
+                part = conform(pq.ParquetFile(content).read(), schema)
             if path in doubled:
-                keys = zip(part["host_key"].to_pylist(), part["run"].to_pylist(), strict=True)
-                part = part.filter(pa.array([key not in doubled[path] for key in keys], pa.bool_()))
+                part = part.filter(pc.invert(pc.is_in(part["run"], pa.array(sorted(doubled[path])))))
             parts.append(part)
-        return pa.concat_tables(parts) if parts else schema.empty_table()
+        return pa.concat_tables(parts)
 
     def remove(self, paths: Iterable[str]) -> None:
         """Removes files, and the lists beside those with many runs."""
@@ -354,40 +345,31 @@ class Store:
 
 
 def _one_copy_each(
-    parts: list[Part], counted: dict[str, Any], renamed: dict[RunKey, float], age: dict[str, float]
-) -> tuple[list[Part], dict[str, Any], dict[str, set[RunKey]], dict[str, float]]:
-    """Of several copies of a run the one with the most records, and of equal ones that with the last path.
+    parts: list[Copy], counted: dict[str, Any], age: dict[str, float]
+) -> tuple[list[Copy], dict[str, Any], dict[str, set[str]], dict[str, float]]:
+    """Of several copies of a run the one of the greatest weight.
 
-    None counts of those that are `renamed`. Returns the parts and the lists with the runs that count, by path the runs
-    that do not count there, and the files in which none counts, with the seconds since then.
+    Returns the parts and the lists with the runs that count, by path the runs that do not count there, and the files in
+    which none counts, with the seconds since then.
     """
-    copies = [((part.host_key, part.run), (part.records, part.path)) for part in parts]
-    copies += [((run[0], run[1]), (run[2], path)) for path, listed in counted.items() for run in listed["runs"]]
-    best: dict[RunKey, tuple[int, str]] = {}
-    for key, copy in copies:
-        best[key] = max(best.get(key, copy), copy)
-    place = {key: path for key, (_, path) in best.items() if key not in renamed}
-    since = {**{key: age[path] for key, path in place.items()}, **renamed}
-    leftover = {}
-    left = []
-    for part in parts:
-        key = (part.host_key, part.run)
-        if place.get(key) == part.path:
-            left.append(part)
-        else:
-            leftover[part.path] = min(age[part.path], since[key])
+    best: dict[str, Copy] = {}
+    for copy in (*parts, *(copy for listed in counted.values() for copy in listed["runs"])):
+        best[copy.run] = max(best.get(copy.run, copy), copy, key=lambda each: each.weight)
+    leftover = {
+        part.path: min(age[part.path], age[best[part.run].path]) for part in parts if best[part.run].path != part.path
+    }
     lists: dict[str, Any] = {}
-    doubled: dict[str, set[RunKey]] = {}
+    doubled: dict[str, set[str]] = {}
     for path, listed in counted.items():
-        own = [run for run in listed["runs"] if place.get((run[0], run[1])) == path]
-        others = {(run[0], run[1]) for run in listed["runs"] if place.get((run[0], run[1])) != path}
+        own = [copy for copy in listed["runs"] if best[copy.run].path == path]
+        others = {copy.run for copy in listed["runs"]}.difference(copy.run for copy in own)
         if others and not own:
-            leftover[path] = min(age[path], *(since[key] for key in others))
+            leftover[path] = min(age[path], *(age[best[run].path] for run in others))
             continue
         lists[path] = {**listed, "runs": own}
         if others:
             doubled[path] = others
-    return left, lists, doubled, leftover
+    return [part for part in parts if part.path not in leftover], lists, doubled, leftover
 
 
 def _list_of(path: str) -> str:
