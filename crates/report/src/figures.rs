@@ -2,6 +2,7 @@
 
 mod convert;
 pub(crate) mod counters;
+mod readout;
 mod verify;
 
 use pciescope_core::{comparison, convert as conversion};
@@ -30,7 +31,7 @@ pub(crate) struct Figure {
 /// The figures of a section, the most important first.
 pub(crate) fn of(section: &Section) -> Vec<Figure> {
     match model::kind(section.test()) {
-        Kind::Readout => crate::readout::figures::of(section),
+        Kind::Readout => readout::of(section),
         Kind::Counters => counters::of(section),
         Kind::Verify if section.test() == comparison::TEST => verify::of(section),
         Kind::Other if section.test() == conversion::TEST => convert::of(section),

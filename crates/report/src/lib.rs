@@ -26,7 +26,7 @@ mod chart;
 pub mod columns;
 pub mod compare;
 pub mod csv;
-pub mod drawing;
+mod drawing;
 pub mod facts;
 mod figures;
 pub mod fold;

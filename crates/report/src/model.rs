@@ -6,6 +6,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pciescope_core::recording::Total;
+use pciescope_core::text::clean;
 use pciescope_core::traffic::{CountedBy, HardwarePorts};
 use pciescope_core::{
     Cpu, Environment, Failure, Function, Histogram, Method, Plan, Record, Target, Warning, once, readout,
@@ -189,6 +190,11 @@ impl<'a> Section<'a> {
     }
 }
 
+/// A metric of a record, where it is a number.
+pub(crate) fn metric(record: &Record, name: &str) -> Option<f64> {
+    record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite())
+}
+
 /// The CPU number of a record.
 pub fn cpu_of(record: &Record) -> Option<u32> {
     record.cpu.as_ref().map(|c| c.cpu)
@@ -351,6 +357,14 @@ pub fn notices(records: &[Record]) -> Vec<Notice> {
 /// Who counted the figures of a record.
 pub(crate) fn counted_by(record: &Record) -> CountedBy<'_> {
     CountedBy::of(record.instance.as_ref(), record.device.as_ref())
+}
+
+/// What counted: a port by its address, others by their PMU.
+pub(crate) fn source_name(record: &Record) -> String {
+    let instance = record.instance.as_ref();
+    let bdf = record.device.as_ref().and_then(|device| device.bdf).map(|bdf| bdf.to_string());
+    let pmu = bdf.or_else(|| instance?.pmu.as_deref().map(clean));
+    pmu.or_else(|| Some(clean(&instance?.scope))).unwrap_or_else(|| "counter".to_owned())
 }
 
 /// The ports of which hardware counted the traffic.

@@ -6,7 +6,8 @@ use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_wid
 use pciescope_core::Record;
 
 use crate::Error;
-use crate::drawing::{self, Anchor, Drawing, Shape};
+use crate::drawing::{Anchor, Drawing, Shape};
+use crate::print::picture;
 
 /// Pixels per unit of the drawing: fine enough for dense screens and print.
 const SCALE: f64 = 2.0;
@@ -18,7 +19,7 @@ const LONGEST_SIDE: f64 = 30_000.0;
 /// # Errors
 /// [`Error::TooLarge`] where there are so many of them that no viewer would open the picture.
 pub fn render(records: &[Record]) -> Result<Vec<u8>, Error> {
-    let drawing = drawing::of(records);
+    let drawing = picture::of(records);
     let (width, height) = ((drawing.width * SCALE).ceil(), (drawing.height * SCALE).ceil());
     if width > LONGEST_SIDE || height > LONGEST_SIDE {
         return Err(Error::TooLarge { width: width as u64, height: height as u64 });

@@ -3,12 +3,13 @@
 use pciescope_core::Record;
 use std::fmt::Write;
 
-use crate::drawing::{self, Anchor, Drawing, Shape};
+use crate::drawing::{Anchor, Drawing, Shape};
+use crate::print::picture;
 use crate::text::{clean, escape};
 
 /// The heat maps and charts of these records, one below the other.
 pub fn render(records: &[Record]) -> String {
-    let drawing = drawing::of(records);
+    let drawing = picture::of(records);
     let (w, h) = (drawing.width.ceil(), drawing.height.ceil());
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\" \

@@ -1,6 +1,6 @@
 //! Text shared by the outputs: durations, counts, names of tests, and hostile strings made harmless.
 
-pub use pciescope_core::text::{clean, cut, duration, thousands};
+pub use pciescope_core::text::{clean, cut, duration, rate, thousands};
 use pciescope_core::{Bdf, Record, Target};
 
 /// `text` for HTML and XML, in elements and in quoted attributes.
@@ -30,14 +30,6 @@ pub(crate) fn range(low_ns: f64, high_ns: f64) -> String {
     match (low.split_once(' '), high.split_once(' ')) {
         (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {high}"),
         _ => format!("{low} to {high}"),
-    }
-}
-
-/// A rate of bytes: `996.68 MB/s`, `1.25 GB/s`.
-pub fn rate(bytes_per_s: f64) -> String {
-    match bytes_per_s {
-        rate if rate >= 1e9 => format!("{:.2} GB/s", rate / 1e9),
-        rate => format!("{:.2} MB/s", rate / 1e6),
     }
 }
 

@@ -10,8 +10,8 @@ use anyhow::Context;
 use pciescope_core::{Record, Sink};
 use pciescope_report::columns::Table;
 use pciescope_report::fold::Folder;
-use pciescope_report::print::{markdown, terminal};
-use pciescope_report::{csv, drawing, facts, html, jsonl, parquet, png, svg, table};
+use pciescope_report::print::{markdown, picture, terminal};
+use pciescope_report::{csv, facts, html, jsonl, parquet, png, svg, table};
 
 use super::files::{self, Destination, Opened};
 use super::output::stdout;
@@ -121,7 +121,7 @@ impl Kind {
 
 impl Whole {
     fn render(self, records: &[Record], options: &table::Options) -> anyhow::Result<Vec<u8>> {
-        if matches!(self, Whole::Svg | Whole::Png) && drawing::is_empty(records) {
+        if matches!(self, Whole::Svg | Whole::Png) && picture::is_empty(records) {
             return Err(Refusal::new(
                 "the records hold nothing that a picture shows: no latencies, counters, readouts or conversions",
                 "write a page (.html) or the tables (.txt) in its place",

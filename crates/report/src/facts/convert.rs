@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use pciescope_core::Kernel;
 
 use super::conclusions::{Conclusions, Place, are, largest, quoted};
-use super::{Fact, Facts, metric};
-use crate::model::Section;
+use super::{Fact, Facts};
+use crate::model::{Section, metric};
 use crate::style::{Tone, paint};
 use crate::table::layout::{Align, Columns};
 use crate::text::{clean, thousands};

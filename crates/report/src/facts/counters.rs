@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use pciescope_core::recording::Total;
 use pciescope_core::{Bdf, Instance, Record, traffic};
 
-use super::conclusions::{Conclusions, Place, are, labelled, largest, quoted};
+use super::conclusions::{Conclusions, Place, are, labelled, largest};
 use super::rules::BUSY;
 use super::{Fact, Facts, WIDTH};
 use crate::figures::counters::{MEMORY, TRAFFIC, memory_of, sources};
-use crate::model::{self, Section};
+use crate::model::{self, Section, source_name};
 use crate::style::{Tone, paint};
 use crate::table::counters::{CHANNEL, PORT, Row, others, rows, states};
 use crate::table::layout::{Columns, Left, Right, Rows};
@@ -334,14 +334,6 @@ fn without_domain(name: &str) -> &str {
 fn counted_first(count: usize, words: &str) -> String {
     let (first, rest) = words.split_once(' ').filter(|(first, _)| *first == "function").unwrap_or((words, ""));
     format!("{} {rest}", counted(count, first)).trim_end().to_owned()
-}
-
-/// What counted: a port by its address, others by their PMU.
-pub(crate) fn source_name(record: &Record) -> String {
-    let instance = record.instance.as_ref();
-    let bdf = record.device.as_ref().and_then(|device| device.bdf).map(|bdf| bdf.to_string());
-    let pmu = bdf.or_else(|| instance?.pmu.as_deref().map(quoted));
-    pmu.or_else(|| Some(quoted(&instance?.scope))).unwrap_or_else(|| "counter".to_owned())
 }
 
 pub(super) fn conclude(out: &mut Conclusions, number: usize, section: &Section) {

@@ -9,9 +9,9 @@ use super::conclusions::{Conclusions, Place, are, quoted};
 use super::{Fact, Facts, WIDTH};
 use crate::model::{Section, is_synthetic};
 use crate::style::{Tone, paint};
-use crate::table::SYNTHETIC;
 use crate::table::doctor::{kind, not_checked_lines, silenced_lines, summary};
 use crate::table::layout::wrap;
+use crate::table::{self, SYNTHETIC};
 use crate::text::{clean, counted, figure};
 
 pub(super) use crate::table::doctor::TEST;
@@ -91,10 +91,10 @@ pub fn text(records: &[Record], width: usize) -> String {
 }
 
 /// Findings that say the same of several functions.
-struct Kind<'r> {
-    finding: &'r Finding,
+pub(crate) struct Kind<'r> {
+    pub finding: &'r Finding,
     /// The functions; none for the machine.
-    places: Vec<String>,
+    pub places: Vec<String>,
     /// Name and driver of the first.
     name: String,
 }
@@ -110,10 +110,10 @@ impl Kind<'_> {
 }
 
 /// The kinds of findings that are not silenced, the worst first, and those of more functions before those of fewer.
-struct Kinds<'r>(Vec<Kind<'r>>);
+pub(crate) struct Kinds<'r>(pub Vec<Kind<'r>>);
 
 impl<'r> Kinds<'r> {
-    fn of(records: &[&'r Record]) -> Self {
+    pub fn of(records: &[&'r Record]) -> Self {
         let mut kinds: Vec<Kind> = Vec::new();
         let mut keys = Vec::new();
         for record in records {
@@ -170,24 +170,11 @@ fn in_full(lines: &mut Vec<String>, kind: &Kind, width: usize) {
     let behind = first.get(3 + check.len()..).unwrap_or_default();
     lines.push(format!("{} {}{behind}", mark(finding.severity), paint(Tone::Strong, &check)));
     lines.extend(heading);
-    let mut put = |label: &str, text: &str| {
-        let (first, next) = (format!("   {label:<8}"), " ".repeat(11));
-        lines.extend(wrap(&clean(text), width, &first, &next));
-    };
-    put("", &finding.text);
-    for (number, seen) in finding.evidence.iter().enumerate() {
-        let value = if seen.value.trim().is_empty() { "(empty)" } else { &seen.value };
-        put(if number == 0 { "seen" } else { "" }, &format!("{}: {value}", seen.source));
-    }
-    put("effect", &finding.consequence);
-    put("do", &finding.remedy);
-    if kind.places.len() > 1 {
-        let unique: BTreeSet<&str> = kind.places.iter().map(String::as_str).collect();
-        let more = unique.len().saturating_sub(PLACES);
-        let named: Vec<&str> = unique.into_iter().take(PLACES).collect();
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        put("at", &format!("{}{more}", named.join(", ")));
-    }
+    let unique: BTreeSet<&str> = kind.places.iter().map(String::as_str).filter(|_| kind.places.len() > 1).collect();
+    let more = unique.len().saturating_sub(PLACES);
+    let named: Vec<&str> = unique.into_iter().take(PLACES).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    lines.extend(table::doctor::in_full(finding, ("at", &format!("{}{more}", named.join(", "))), width));
 }
 
 pub(super) fn conclude(out: &mut Conclusions, number: usize, section: &Section) {

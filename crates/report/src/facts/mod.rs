@@ -4,7 +4,7 @@
 mod conclusions;
 mod convert;
 mod counters;
-mod doctor;
+pub(crate) mod doctor;
 pub(crate) mod latency;
 mod readout;
 mod repeats;
@@ -13,12 +13,8 @@ mod verify;
 
 use std::collections::HashMap;
 
-use pciescope_core::Record;
-
 pub use self::conclusions::{Conclusions, Place, Statement, conclude, text};
 pub use self::counters::Intervals;
-pub(crate) use self::counters::source_name;
-pub use self::doctor::text as doctor;
 pub use self::repeats::repeats;
 pub use self::rules::rules;
 use crate::model::{self, Kind, Section};
@@ -128,9 +124,4 @@ fn other(section: &Section) -> Facts {
     facts.mark_section(section);
     facts.table = table::plain_figures(section);
     facts
-}
-
-/// A metric of a record, where it is a number.
-pub(crate) fn metric(record: &Record, name: &str) -> Option<f64> {
-    record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite())
 }

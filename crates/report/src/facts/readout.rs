@@ -7,9 +7,9 @@ use pciescope_core::{Record, readout};
 
 use super::conclusions::{Conclusions, Place, labelled, largest, quoted};
 use super::rules::{FAST, SLOW, UNSTEADY};
-use super::{Fact, Facts, metric};
+use super::{Fact, Facts};
 use crate::losses::{self, LossCount};
-use crate::model::Section;
+use crate::model::{Section, metric};
 use crate::readout::{Functions, Group, Row, cell, groups, megabytes, millions};
 use crate::style::{Tone, paint};
 use crate::table::layout::{Columns, Left, Right, Rows};

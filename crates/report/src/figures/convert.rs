@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, number};
-use crate::model::Section;
+use crate::model::{Section, metric};
 use crate::table::layout::{Left, Right, Rows};
 use crate::text::{clean, thousands};
 
@@ -12,7 +12,7 @@ use crate::text::{clean, thousands};
 pub fn of(section: &Section) -> Vec<Figure> {
     let mut sizes: BTreeMap<u64, Vec<Bar>> = BTreeMap::new();
     for record in &section.records {
-        let figure = |name: &str| record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite());
+        let figure = |name: &str| metric(record, name);
         let (Some(kernel), Some(samples), Some(rate)) = (&record.kernel, figure("samples"), figure("rate")) else {
             continue;
         };

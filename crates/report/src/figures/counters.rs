@@ -8,8 +8,7 @@ use pciescope_core::{Record, joined, traffic};
 
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, Chart, Times, TimesLine, number};
-use crate::facts::source_name;
-use crate::model::{self, Section};
+use crate::model::{self, Section, source_name};
 use crate::table::layout::{Columns, Left, Right, Rows};
 use crate::text::{counted, figure};
 

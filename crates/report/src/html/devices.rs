@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use pciescope_core::{Bdf, Finding, Function, Metric, Record, Severity};
 
 use super::{safe, write_stacked, write_table};
+use crate::facts::doctor::Kinds;
 use crate::facts::latency::{headline, main_samples};
 use crate::losses;
 use crate::model::{self, Host, Kind, Section};
-use crate::table::kind_of_finding;
+use crate::readout::{Row, cell, millions};
 use crate::table::layout::{Left, Right, Rows};
 use crate::text::{duration, figure, thousands};
 
@@ -179,7 +180,7 @@ fn about(device: &Device, sections: &[Section]) -> Vec<String> {
         n => words.push(format!("{} measurements more", n - 3)),
     }
     for (name, title) in [("rx_bytes_per_s", "Rx"), ("tx_bytes_per_s", "Tx"), ("speed", "read")] {
-        let is_wanted = |r: &&&Record| name != "speed" || crate::readout::Row::new(r).is_reading();
+        let is_wanted = |r: &&&Record| name != "speed" || Row::new(r).is_reading();
         let known = device.records.iter().filter(is_wanted).filter_map(|r| r.total(name)?.most());
         if let Some(most) = known.reduce(f64::max) {
             words.push(format!("{title} up to {:.1} MB/s", most / 1e6));
@@ -342,27 +343,17 @@ fn rows(page: &mut String, device: &Device, sections: &[Section]) {
     if own.is_empty() {
         return;
     }
-    let metric = |record: &Record, name: &str| {
-        record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite())
-    };
-    let mega = |record: &Record, name: &str| {
-        metric(record, name).map_or("-".to_owned(), |value| format!("{:.1}", value / 1e6))
-    };
-    let plain = |record: &Record, name: &str| metric(record, name).map_or("-".to_owned(), figure);
-    let share = |record: &Record| metric(record, "of_ceiling").map(|share| format!("{share:.1}"));
-    let function = |record: &Record| record.stream.as_ref().map(|stream| stream.function_name().to_string());
-    let devices = |record: &Record| record.stream.as_ref().map(|stream| stream.devices.to_string());
-    let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let columns = Rows::of(own.iter().take(MOST_ROWS)).columns(&[
-        ("Function", 8, Left, &|record| dash(function(record))),
-        ("Devices", 7, Right, &|record| dash(devices(record))),
-        ("MB", 6, Right, &|record| mega(record, "size")),
-        ("MB/s", 6, Right, &|record| mega(record, "speed")),
-        ("of ceiling(%)", 6, Right, &|record| dash(share(record))),
-        ("Compared(MB)", 6, Right, &|record| mega(record, "verified")),
-        ("Wrong(bytes)", 5, Right, &|record| plain(record, "wrong")),
-        ("Lost", 4, Right, &|record| lost(&Section { records: vec![record], silent: Vec::new(), plan: None })),
-        ("Run", 4, Left, &|record| record.label.as_ref().unwrap_or(&record.run).to_string()),
+    let lost = |row: &Row| lost(&Section { records: vec![row.record], silent: Vec::new(), plan: None });
+    let columns = Rows::of(own.iter().take(MOST_ROWS).map(|record| Row::new(record))).columns(&[
+        ("Function", 8, Left, &|row| row.function()),
+        ("Devices", 7, Right, &|row| row.stream.devices.to_string()),
+        ("MB", 6, Right, &|row| millions(row.metric("size"), 1)),
+        ("MB/s", 6, Right, &|row| millions(row.metric("speed"), 1)),
+        ("of ceiling(%)", 6, Right, &|row| cell(row.metric("of_ceiling"), 1)),
+        ("Compared(MB)", 6, Right, &|row| millions(row.metric("verified"), 1)),
+        ("Wrong(bytes)", 5, Right, &|row| row.metric("wrong").map_or("-".to_owned(), figure)),
+        ("Lost", 4, Right, &lost),
+        ("Run", 4, Left, &|row| row.record.label.as_ref().unwrap_or(&row.record.run).to_string()),
     ]);
     page.push_str("<h3>Read out</h3>\n");
     write_stacked(page, &columns.without_empty());
@@ -396,23 +387,14 @@ fn found(page: &mut String, device: &Device, devices: &[Device]) {
 
 /// All that doctor found, the worst first; a finding of several functions once, with their addresses.
 pub fn all_findings(page: &mut String, section: &Section) {
-    let mut kinds: Vec<(Vec<String>, &Finding)> = Vec::new();
-    let mut places: BTreeMap<_, usize> = BTreeMap::new();
-    for finding in section.records.iter().flat_map(|record| &record.findings).filter(|finding| !finding.silenced) {
-        let place = *places.entry(kind_of_finding(finding)).or_insert_with(|| {
-            kinds.push((Vec::new(), finding));
-            kinds.len() - 1
-        });
-        kinds[place].0.extend(finding.bdf.map(|bdf| bdf.to_string()));
-    }
-    kinds.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
     let about = |places: &[String]| match places {
         [] => "the machine".to_owned(),
         few if few.len() <= 3 => few.join(", "),
         [first, second, rest @ ..] => format!("{first}, {second} and {} more", rest.len()),
         [one] => one.clone(),
     };
-    let named: Vec<(String, &Finding)> = kinds.iter().map(|(places, finding)| (about(places), *finding)).collect();
+    let kinds = Kinds::of(&section.records);
+    let named: Vec<(String, &Finding)> = kinds.0.iter().map(|kind| (about(&kind.places), kind.finding)).collect();
     if named.is_empty() {
         page.push_str("<p class=\"line\">Nothing was found.</p>\n");
         return;

@@ -12,7 +12,7 @@ use crate::chart::{Chart, Curves};
 use crate::compare::cells::{Side, Values};
 use crate::compare::{self, Cell, CellKey, Shift, Verdict};
 use crate::model::{self, Host};
-use crate::text::{clean, duration, figure};
+use crate::text::{clean, duration, figure, rate};
 
 /// More columns than this no one compares by eye.
 const MOST_COLUMNS: usize = 12;
@@ -246,7 +246,7 @@ fn value(own: &Own, key: &CellKey, percentile: Option<f64>) -> Option<f64> {
 fn shown_as(value: f64, unit: &str) -> String {
     match unit {
         "ns" => duration(value),
-        "bytes/s" => format!("{:.1} MB/s", value / 1e6),
+        "bytes/s" => rate(value),
         "bytes" => format!("{:.1} MB", value / 1e6),
         "1" => figure(value),
         unit => format!("{} {}", figure(value), clean(unit)),

@@ -1,4 +1,5 @@
-//! Facts as text: on a terminal, and as Markdown.
+//! Records for a reader: on a terminal, as Markdown, as a picture.
 
 pub mod markdown;
+pub mod picture;
 pub mod terminal;

@@ -6,8 +6,9 @@
 
 use pciescope_core::Record;
 
+pub use crate::facts::doctor::text as doctor;
 use crate::facts::{self, Facts, WIDTH};
-pub use crate::facts::{Intervals, doctor, repeats};
+pub use crate::facts::{Intervals, repeats};
 use crate::model;
 use crate::style::{Tone, paint, without_colours};
 use crate::table::layout::wrap;

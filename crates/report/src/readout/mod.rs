@@ -3,7 +3,6 @@
 //! docs/record.md describes the records of a readout. An unknown figure stays unknown: no row gets a 0 that was not
 //! measured.
 
-pub(crate) mod figures;
 mod parameters;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +34,8 @@ static UNKNOWN: Stream = Stream {
     group: 0,
 };
 
+/// How many functions of a profile are listed.
+pub(crate) const MOST_SPOTS: usize = 5;
 /// The row that reads; every other converts what it read, or writes.
 pub(crate) const READS: &str = "func_readout";
 

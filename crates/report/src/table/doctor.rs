@@ -133,25 +133,30 @@ fn one(pieces: &mut Vec<Piece>, finding: &Finding, same: &[String], width: usize
         Severity::Note => "-  note   ",
     };
     pieces.push(Piece::Line(format!("{mark}  {}", clean(&finding.check))));
+    let own = finding.bdf.map(|bdf| bdf.to_string()).unwrap_or_default();
+    let others: Vec<&str> = same.iter().map(String::as_str).filter(|bdf| *bdf != own).collect();
+    let others = if same.len() > SAME { others.join(", ") } else { String::new() };
+    pieces.extend(in_full(finding, ("also at", &others), width).into_iter().map(Piece::Line));
+}
+
+/// What was found, what was seen, its effect and what to do; then the functions `at` which it was, where they are given.
+pub(crate) fn in_full(finding: &Finding, at: (&str, &str), width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
     let mut put = |label: &str, text: &str| {
         let (first, next) = (format!("   {label:<8}"), " ".repeat(11));
-        pieces.extend(wrap(&clean(text), width, &first, &next).into_iter().map(Piece::Line));
+        lines.extend(wrap(&clean(text), width, &first, &next));
     };
     put("", &finding.text);
     for (number, seen) in finding.evidence.iter().enumerate() {
-        put(if number == 0 { "seen" } else { "" }, &format!("{}: {}", seen.source, or_empty(&seen.value)));
+        let value = if seen.value.trim().is_empty() { "(empty)" } else { &seen.value };
+        put(if number == 0 { "seen" } else { "" }, &format!("{}: {value}", seen.source));
     }
     put("effect", &finding.consequence);
     put("do", &finding.remedy);
-    if same.len() > SAME {
-        let own = finding.bdf.map(|bdf| bdf.to_string()).unwrap_or_default();
-        let others: Vec<&str> = same.iter().map(String::as_str).filter(|bdf| *bdf != own).collect();
-        put("also at", &others.join(", "));
+    if !at.1.is_empty() {
+        put(at.0, at.1);
     }
-}
-
-fn or_empty(value: &str) -> &str {
-    if value.trim().is_empty() { "(empty)" } else { value }
+    lines
 }
 
 fn at(finding: &Finding) -> String {

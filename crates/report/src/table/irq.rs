@@ -26,7 +26,6 @@ pub fn write(out: &mut Page, section: &Section, with_legend: bool) {
     let title = "CPU Performance Comparison (lower is better)";
     summary::comparison(out, section, TRIGGER_TO_HANDLER, title, "Trig");
     summary::comparison(out, section, ENTRY_TO_ACK, "CPU Acknowledge Comparison (lower is better)", "Ack");
-    summary::fastest_and_slowest(out, section, TRIGGER_TO_HANDLER, "trigger_to_handler_us");
     summary::table(out, "Per-CPU Latency", &summary::per_cpu(section, TRIGGER_TO_HANDLER));
     summary::table(out, "Per-CPU Entry-to-Ack Latency", &summary::per_cpu(section, ENTRY_TO_ACK));
     summary::table(out, "Per-IRQ Latency", &per_irq(section, TRIGGER_TO_HANDLER));

@@ -16,7 +16,6 @@ pub fn write(out: &mut Page, section: &Section) {
     let place = if offsets { "Register" } else { "BAR" };
     summary::total(out, section, LATENCY);
     summary::comparison(out, section, LATENCY, "CPU Performance Comparison (lower is better)", "");
-    summary::fastest_and_slowest(out, section, LATENCY, "latency_us");
     summary::table(out, &format!("Per-CPU {what}"), &summary::per_cpu(section, LATENCY));
     let per_target: Vec<_> = section
         .merged_by(LATENCY, |r| Some(target_id(r)))

@@ -1,8 +1,7 @@
 //! Records as text for a terminal: pure functions of the records, at most 100 columns wide where figures allow.
 //!
 //! Everything that the parse scripts of the original pcilat driver print is here (per CPU, per BAR, per CPU and
-//! BAR; comparison with bars, fastest and slowest, per CPU, per interrupt, per CPU and interrupt), and what they
-//! lack: the far tail, groups of CPUs, calibration, reference lines, losses and warnings.
+//! BAR; comparison with bars, per interrupt, per CPU and interrupt), and what they lack: the far tail, groups of CPUs, calibration, reference lines, losses and warnings.
 
 mod compare;
 mod convert;
@@ -24,7 +23,6 @@ pub(crate) use self::header::{EMULATED, REFERENCES};
 pub(crate) use self::plain::figures as plain_figures;
 pub(crate) use self::readout::EMULATED as EMULATED_READOUT;
 
-pub(crate) use self::doctor::kind as kind_of_finding;
 use self::layout::Columns;
 use crate::model::{self, Kind, Section};
 use pciescope_core::Record;

@@ -4,9 +4,9 @@ use pciescope_core::{HotSpot, Record, once};
 
 use super::layout::{Align, Columns, Left, Right, Rows, wrap};
 use super::{Block, Page, ends, header, summary};
+use crate::figures;
 use crate::model::Section;
-use crate::readout::figures::{self, MOST_SPOTS};
-use crate::readout::{Functions, Group, Row, STAGES, cell, groups, megabytes, millions, parameters};
+use crate::readout::{Functions, Group, MOST_SPOTS, Row, STAGES, cell, groups, megabytes, millions, parameters};
 use crate::text::{clean, device_name, thousands};
 
 /// The label that tells a rate of the lab from one of real hardware.

@@ -102,27 +102,6 @@ pub fn comparison(out: &mut Page, section: &Section, name: &str, title: &str, pr
     left_out(out, cpus.len(), shown.len());
 }
 
-/// The fastest and the slowest CPUs by average, ten at most each.
-pub fn fastest_and_slowest(out: &mut Page, section: &Section, name: &str, metric: &str) {
-    let mut cpus: Vec<(u32, Histogram)> = section.merged_by(name, cpu_of).into_iter().collect();
-    cpus.retain(|(_, h)| !h.is_empty());
-    if cpus.len() < 2 {
-        return;
-    }
-    let average = |h: &Histogram| h.mean_ns().unwrap_or(f64::INFINITY);
-    cpus.sort_by(|a, b| average(&a.1).total_cmp(&average(&b.1)));
-    let list = |out: &mut Page, title: &str, cpus: &mut dyn Iterator<Item = &(u32, Histogram)>| {
-        out.heading(&format!("{title} CPUs ({metric} avg)"));
-        for (rank, (cpu, h)) in cpus.take(SHOWN_ENDS).enumerate() {
-            let (avg, p95) = (us(h.mean_ns()), h.percentile_ns(95.0).map_or("-".to_owned(), |p| us(Some(p)) + "us"));
-            let (min, max) = (us(h.min_ns()), us(h.max_ns()));
-            out.line(&format!("{}. CPU {cpu}: avg={avg}us p95={p95} min={min}us max={max}us", rank + 1));
-        }
-    };
-    list(out, "Fastest", &mut cpus.iter());
-    list(out, "Slowest", &mut cpus.iter().rev());
-}
-
 /// `Total samples: 4,000` over every record of the section.
 pub fn total(out: &mut Page, section: &Section, name: &str) {
     let counts = section.records.iter().filter_map(|r| r.histograms.get(name)).map(Histogram::count);

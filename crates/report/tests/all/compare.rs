@@ -658,7 +658,7 @@ fn an_interval_counts_by_its_length_as_in_report() {
     assert!((cell.shifts[0].a - 1e9 * 30.0 / 30.1).abs() < 1.0, "{}", cell.shifts[0].a);
     assert_eq!((cell.shifts[0].b, cell.counts), (1e9, [4, 3]));
     assert!(
-        pciescope_report::print::terminal::render(&a).contains("Rx 996.68 MB/s"),
+        pciescope_report::print::terminal::render(&a).contains("Rx 996.7 MB/s"),
         "{}",
         pciescope_report::print::terminal::render(&a)
     );

@@ -217,7 +217,7 @@ fn a_driver_that_is_bound_meanwhile_is_no_second_port() {
     assert_eq!(text.matches("0000:00:02.0").count(), 1, "{text}");
     assert!(text.contains("in 4 intervals") && text.contains("0000:02:00.0 nvme"), "{text}");
     let brief = pciescope_report::print::terminal::render(&records);
-    assert!(brief.contains("Rx 1.00 GB/s, Tx 0.00 MB/s at 1 of 1 port"), "{brief}");
+    assert!(brief.contains("Rx 1.00 GB/s, Tx 0.0 MB/s at 1 of 1 port"), "{brief}");
 }
 
 /// A channel of a node; sockets name their PMUs alike.

@@ -112,7 +112,7 @@ fn latencies_and_readouts_share_a_page() {
     let alone = html::render(&records);
     records.extend(sample::run());
     let page = html::render(&records);
-    assert!(page.contains("class=\"maps\"") && page.contains("class=\"drawn\""));
+    assert!(page.contains("class=\"map\"") && page.contains("class=\"drawn\""));
     assert!(page.contains("PCIe latency of") && page.contains("; readout of /dev/sis8300-3 and 5 more</title>"));
     // The latencies' sections are what they were.
     let section = |page: &str| {

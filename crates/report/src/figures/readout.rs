@@ -5,31 +5,18 @@ use std::collections::BTreeSet;
 
 use pciescope_core::{HotSpot, once};
 
-use super::{Functions, Group, READS, Row, STAGES, cell, groups, megabytes, millions};
+use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, Chart, Lines, Point, number};
-use crate::figures::{Figure, drawn_few};
-use crate::model::{self, Kind, Section};
+use crate::model::Section;
+use crate::readout::{Functions, Group, MOST_SPOTS, READS, Row, STAGES, cell, groups, megabytes, millions};
 use crate::table::layout::{Align, Columns, Left, Right, Rows};
 use crate::text::{clean, counted};
 
-/// How many functions of a profile are listed.
-pub(crate) const MOST_SPOTS: usize = 5;
-
-/// The figures of a section; none where it is no readout.
-pub(crate) fn of(section: &Section) -> Vec<Figure> {
-    if model::kind(section.test()) != Kind::Readout {
-        return Vec::new();
-    }
+/// The figures of a section.
+pub(super) fn of(section: &Section) -> Vec<Figure> {
+    let all = [rate_against_size, rate_against_boards, rate_by_row, conversions, stages, cpu, hot_spots];
     let groups = groups(section);
-    let mut figures = Vec::new();
-    figures.extend(rate_against_size(&groups));
-    figures.extend(rate_against_boards(&groups));
-    figures.extend(rate_by_row(&groups));
-    figures.extend(conversions(&groups));
-    figures.extend(stages(&groups));
-    figures.extend(cpu(&groups));
-    figures.extend(hot_spots(&groups));
-    figures
+    all.iter().filter_map(|figure| figure(&groups)).collect()
 }
 
 /// A column: its head, width and side.
@@ -45,6 +32,12 @@ const SUM: Head = ("Sum(MB/s)", 9, Right);
 fn swept<'g, 'r>(groups: &'g [Group<'r>], sweep: &str) -> Vec<&'g Group<'r>> {
     let own: Vec<&Group> = groups.iter().filter(|group| group.sweep() == Some(sweep)).collect();
     if own.is_empty() { groups.iter().collect() } else { own }
+}
+
+/// Mean, smallest, largest and sum in MB/s.
+fn rate_cells(rates: &[(&str, f64)], sum: Option<f64>) -> [String; 4] {
+    let ends = ends_of(rates);
+    [mean_of(rates), ends.map(|ends| ends.0), ends.map(|ends| ends.1), sum].map(|rate| millions(rate, 1))
 }
 
 fn mean_of(values: &[(&str, f64)]) -> Option<f64> {
@@ -80,15 +73,9 @@ fn rate_against_size(groups: &[Group]) -> Option<Figure> {
             let (mean, ends) = (mean_of(&rates), ends_of(&rates));
             let durations: Vec<f64> = group.reading().filter_map(|row| row.metric("duration")).collect();
             let duration = durations.iter().sum::<f64>() / durations.len() as f64;
-            table.row(vec![
-                name.clone(),
-                millions(Some(size), 1),
-                millions((!durations.is_empty()).then_some(duration), 3),
-                millions(mean, 1),
-                millions(ends.map(|ends| ends.0), 1),
-                millions(ends.map(|ends| ends.1), 1),
-                millions(group.sum(), 1),
-            ]);
+            let time = millions((!durations.is_empty()).then_some(duration), 3);
+            let cells = [name.clone(), millions(Some(size), 1), time];
+            table.row(cells.into_iter().chain(rate_cells(&rates, group.sum())).collect());
             if let Some(mean) = mean {
                 let words = format!("{name}, {}: {} MB/s per device", megabytes(Some(size)), millions(Some(mean), 1));
                 let spread = ends.map(|(a, b)| (a / 1e6, b / 1e6)).filter(|_| rates.len() > 1);
@@ -141,16 +128,10 @@ fn rate_against_boards(groups: &[Group]) -> Option<Figure> {
     let mut bars = Vec::new();
     for group in &shown {
         let rates = group.rates();
-        let (name, ends) = (group.set(), ends_of(&rates));
-        table.row(vec![
-            name.clone(),
-            millions(mean_of(&rates), 1),
-            millions(ends.map(|ends| ends.0), 1),
-            millions(ends.map(|ends| ends.1), 1),
-            millions(group.sum(), 1),
-            millions(group.metric("active_speed"), 1),
-            millions(group.ceiling(), 1),
-        ]);
+        let name = group.set();
+        let others = [group.metric("active_speed"), group.ceiling()].map(|rate| millions(rate, 1));
+        let own = [name.clone()].into_iter().chain(rate_cells(&rates, group.sum()));
+        table.row(own.chain(others).collect());
         let part = |(path, rate): &(&str, f64)| {
             let place = paths.iter().position(|known| known == path).unwrap_or(0);
             (place, rate / 1e6, format!("{}: {:.1} MB/s", clean(path), rate / 1e6))
@@ -256,20 +237,13 @@ fn conversions(groups: &[Group]) -> Option<Figure> {
                 group.rows.iter().filter(is_it).filter_map(|row| Some((function.as_str(), row.metric(name)?))).collect()
             };
             let (durations, speeds) = (values("duration"), values("speed"));
-            let (duration, ends) = (mean_of(&durations), ends_of(&speeds));
+            let duration = mean_of(&durations);
             let function = clean(&function);
             let conversion = conversion.map_or("-".to_owned(), clean);
-            table.row(vec![
-                function.clone(),
-                conversion.clone(),
-                group.set(),
-                millions(group.size(), 1),
-                millions(duration, 3),
-                millions(mean_of(&speeds), 1),
-                millions(ends.map(|ends| ends.0), 1),
-                millions(ends.map(|ends| ends.1), 1),
-                millions((!speeds.is_empty()).then(|| speeds.iter().map(|speed| speed.1).sum()), 1),
-            ]);
+            let (size, time) = (millions(group.size(), 1), millions(duration, 3));
+            let cells = [function.clone(), conversion.clone(), group.set(), size, time];
+            let sum = (!speeds.is_empty()).then(|| speeds.iter().map(|speed| speed.1).sum());
+            table.row(cells.into_iter().chain(rate_cells(&speeds, sum)).collect());
             let Some(duration) = duration else { continue };
             let label = if conversion == "-" { function } else { format!("{function}, {conversion}") };
             let words = format!("{label}: {} ms", millions(Some(duration), 3));
