@@ -9,7 +9,7 @@ use std::rc::Rc;
 use pciescope_core::{Histogram, Record};
 
 use crate::compare::cells::{self, Side, SideCell};
-use crate::compare::interval::Single;
+use crate::compare::interval::SideFigure;
 
 /// The typical figure of a histogram over the CPUs that measured the same.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,14 +50,14 @@ impl Headline {
 
 /// Of each run of a side the geometric mean of the medians of a group's cells. `None` of fewer than two cells, and where a
 /// run lacks a cell or a cell has too few samples for an interval.
-pub(crate) fn of_runs(cells: &[&SideCell]) -> Option<Vec<Single>> {
+pub(crate) fn of_runs(cells: &[&SideCell]) -> Option<Vec<SideFigure>> {
     let names = |at: usize| cells[at].runs.iter().map(|run| run.name);
     if cells.len() < 2 || (1..cells.len()).any(|at| !names(at).eq(names(0))) {
         return None;
     }
-    let median = |dist| Single::Quantile { dist: Rc::new(dist), share: 0.5 };
+    let median = |dist| SideFigure::Quantile { dist: Rc::new(dist), share: 0.5 };
     let run = |at: usize| cells.iter().filter_map(move |cell| cells::dist(&cell.runs[at].samples)).map(median);
-    (0..cells[0].runs.len()).map(|at| Single::of_cells(run(at))).collect()
+    (0..cells[0].runs.len()).map(|at| SideFigure::of_cells(run(at))).collect()
 }
 
 #[cfg(test)]

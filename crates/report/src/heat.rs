@@ -59,11 +59,11 @@ pub struct Places {
 }
 
 /// Groups of neighbouring columns: the nodes of a heat map, or its packages.
-pub type Strip = Vec<Group>;
+pub type Strip = Vec<CpuGroup>;
 
 /// A group of neighbouring columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct CpuGroup {
     /// The first column.
     pub from: usize,
     /// The first column behind.
@@ -204,7 +204,7 @@ fn strips(cpus: &[Cpu]) -> Vec<Strip> {
     };
     let of_node = |cpu: &Cpu| vec![format!("node {}", number(cpu.node)), number(cpu.node)];
     let strip = |place: fn(&Cpu) -> Option<u32>, words: &dyn Fn(&Cpu) -> Vec<String>| -> Strip {
-        let named = |(from, to): (usize, usize)| Group { from, to, words: words(&cpus[from]) };
+        let named = |(from, to): (usize, usize)| CpuGroup { from, to, words: words(&cpus[from]) };
         groups(cpus, place).into_iter().map(named).collect()
     };
     let mut strips = Vec::new();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use pciescope_core::{Record, once};
-use pciescope_report::compare::{self, Judgement, Limit, Names, Options};
+use pciescope_report::compare::{self, Criteria, Judgement, Limit, Names};
 use pciescope_report::jsonl;
 
 use super::output::{Out, stdout};
@@ -95,15 +95,15 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Some(field) => by_field(&args, field, ctx)?,
         None => by_file(&args, ctx)?,
     };
-    let options = Options {
+    let criteria = Criteria {
         margin: args.margin.0 / 100.0,
         spread: args.run_spread.0 / 100.0,
         is_forced: args.anyway,
         limits: args.fail_if,
         is_strict: args.strict,
     };
-    refuse_unknown(&options.limits, &sides)?;
-    let judgement = compare::compare(&sides.a, &sides.b, &options);
+    refuse_unknown(&criteria.limits, &sides)?;
+    let judgement = compare::compare(&sides.a, &sides.b, &criteria);
     if judgement.cells.is_empty() {
         return Err(nothing_common(&judgement).into());
     }

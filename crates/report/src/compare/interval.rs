@@ -83,7 +83,7 @@ fn near(t: &(impl ContinuousCDF<f64, f64> + Continuous<f64, f64>), share: f64, f
 
 /// The figure of a side whose runs cannot speak for themselves, on a logarithmic scale.
 #[derive(Debug, Clone)]
-pub enum Single {
+pub enum SideFigure {
     /// A quantile of a distribution.
     Quantile {
         /// The samples.
@@ -112,11 +112,11 @@ pub enum Single {
 /// The level at which the reach of cells is taken together.
 const KNOWN: f64 = 0.05;
 
-impl Single {
+impl SideFigure {
     /// A quantile of each of several cells as one figure. All samples of fast and slow CPUs together have no typical
     /// figure: it would lie in the gap between both. The cells of the CPUs have one each. `None` if a cell has too few
     /// samples for an interval; that depends only on their number, not on their values.
-    pub fn of_cells(cells: impl Iterator<Item = Single>) -> Option<Self> {
+    pub fn of_cells(cells: impl Iterator<Item = SideFigure>) -> Option<Self> {
         // Chance moves each cell by itself, so squares add up (Zou and Donner's method, of a sum of many). Of a cell whose
         // figure lies at one end of a gap only one side is far, and which one is chance: the farther side counts for both.
         let (mut count, mut log, mut squares) = (0.0, 0.0, 0.0);
@@ -127,32 +127,32 @@ impl Single {
             squares += low.max(high).powi(2);
         }
         let (log, reach) = (log / count, squares.sqrt() / count);
-        (log.is_finite() && reach.is_finite()).then_some(Single::Cells { log, reach })
+        (log.is_finite() && reach.is_finite()).then_some(SideFigure::Cells { log, reach })
     }
 
     /// The figure.
     pub fn value(&self) -> f64 {
         match self {
-            Single::Quantile { dist, share } => dist.quantile_ns(*share),
-            Single::Mean { value, .. } => *value,
-            Single::Cells { log, .. } => log.exp(),
+            SideFigure::Quantile { dist, share } => dist.quantile_ns(*share),
+            SideFigure::Mean { value, .. } => *value,
+            SideFigure::Cells { log, .. } => log.exp(),
         }
     }
 
     /// How far the logarithm of the figure may be too high and too low by chance of the samples alone.
     fn reach(&self, alpha: f64) -> (f64, f64) {
         match self {
-            Single::Quantile { dist, share } => {
+            SideFigure::Quantile { dist, share } => {
                 let value = self.value();
                 let (low, high) = dist.quantile_bounds_ns(*share, quantile(alpha, f64::INFINITY));
                 let far = |bound: Option<f64>| bound.map_or(f64::INFINITY, |bound| (bound / value).ln().abs());
                 (far(low), far(high))
             }
-            Single::Mean { error, freedom, .. } => {
+            SideFigure::Mean { error, freedom, .. } => {
                 both(if *error > 0.0 { quantile(alpha, *freedom) * error } else { 0.0 })
             }
             // A mean of cells is normal long before the cells are, and few samples a cell have no bounds far out.
-            Single::Cells { reach, .. } => {
+            SideFigure::Cells { reach, .. } => {
                 both(reach * quantile(alpha, f64::INFINITY) / quantile(KNOWN, f64::INFINITY))
             }
         }
@@ -171,7 +171,7 @@ pub enum Estimate {
     /// One run a side, or runs too short for this figure, taken together.
     Singles {
         /// A's and B's.
-        sides: [Single; 2],
+        sides: [SideFigure; 2],
         /// Relative standard deviation between runs that is assumed, of A and of B.
         spread: [f64; 2],
     },
@@ -210,7 +210,7 @@ impl Error {
 
 impl Estimate {
     /// The estimate from the runs of both sides; `spread` is the assumed relative standard deviation between runs.
-    pub fn of_runs(a: &[Single], b: &[Single], spread: f64) -> Option<Self> {
+    pub fn of_runs(a: &[SideFigure], b: &[SideFigure], spread: f64) -> Option<Self> {
         let sides = [a, b];
         let of_sides = sides.map(|side| side.iter().map(|run| run.value().ln()).collect::<Vec<f64>>());
         let logs = of_sides.each_ref().map(|logs| logs.iter().sum::<f64>() / logs.len() as f64);
@@ -220,7 +220,7 @@ impl Estimate {
         let between = |at: usize| {
             let side = sides[at];
             let freedom = prior + side.len().checked_sub(1)? as f64;
-            let sampling = side.iter().map(Single::variance).sum::<f64>() / side.len() as f64;
+            let sampling = side.iter().map(SideFigure::variance).sum::<f64>() / side.len() as f64;
             let assumed = if prior > 0.0 { prior * (spread * spread + sampling) } else { 0.0 };
             let squares = of_sides[at].iter().map(|log| (log - logs[at]).powi(2)).sum::<f64>();
             // Runs that lie farther apart than assumed refute the assumption, so it does not reduce their spread.
@@ -239,7 +239,7 @@ impl Estimate {
     /// The figures of A and B.
     pub fn values(&self) -> [f64; 2] {
         match self {
-            Estimate::Singles { sides, .. } => sides.each_ref().map(Single::value),
+            Estimate::Singles { sides, .. } => sides.each_ref().map(SideFigure::value),
             Estimate::Runs { logs, .. } => logs.map(f64::exp),
         }
     }
@@ -400,10 +400,13 @@ mod tests {
         assert!((quantile(1e-6, 4.0) - 49.459).abs() < 0.01);
     }
 
+    /// Runs whose figures have these logarithms.
+    fn runs(logs: [f64; 3]) -> [SideFigure; 3] {
+        logs.map(|log| SideFigure::Mean { value: log.exp(), error: 0.0, freedom: f64::INFINITY })
+    }
+
     #[test]
     fn an_interval_from_runs_is_that_of_the_t_test() {
-        let run = |value: f64| Single::Mean { value, error: 0.0, freedom: f64::INFINITY };
-        let runs = |values: [f64; 3]| values.map(|v| run(f64::exp(v)));
         // Means 1 and 2, both variances 0.01, 4 degrees: 1 +- 2.776 * 0.1 * sqrt(2/3).
         let estimate = Estimate::of_runs(&runs([0.9, 1.0, 1.1]), &runs([1.9, 2.0, 2.1]), 0.0).unwrap();
         let (low, high) = estimate.bounds(0.05);
@@ -418,12 +421,8 @@ mod tests {
 
     #[test]
     fn an_interval_from_unequal_sides_is_that_of_welch() {
-        let runs = |values: &[f64]| {
-            let of = |v: &f64| Single::Mean { value: v.exp(), error: 0.0, freedom: f64::INFINITY };
-            values.iter().map(of).collect::<Vec<_>>()
-        };
         // Variances 0.01 and 1 of 3 runs each: of the difference 1.01/3, with 1.01^2 / (0.01^2/2 + 1/2) = 2.04 degrees.
-        let (a, b) = (runs(&[0.9, 1.0, 1.1]), runs(&[1.0, 2.0, 3.0]));
+        let (a, b) = (runs([0.9, 1.0, 1.1]), runs([1.0, 2.0, 3.0]));
         let estimate = Estimate::of_runs(&a, &b, 0.0).unwrap();
         let reach = |freedom: f64, variance: f64| quantile(0.05, freedom) * (variance / 3.0).sqrt() + RESOLUTION;
         let (low, high) = estimate.bounds(0.05);
@@ -439,14 +438,14 @@ mod tests {
     fn cells_are_one_figure_with_the_error_of_their_mean() {
         let median = |histogram: pciescope_core::Histogram| {
             let dist = Dist::of(&histogram, histogram.count() as f64 / CORRELATION).unwrap();
-            Single::Quantile { dist: Rc::new(dist), share: 0.5 }
+            SideFigure::Quantile { dist: Rc::new(dist), share: 0.5 }
         };
         let quantile = |ns: u64, width: u64| {
             let values = (0..100_000u64).map(|n| ns + n % width);
             median(pciescope_core::Histogram::of_ns(values).unwrap())
         };
         let cells = [quantile(1000, 200), quantile(4000, 800), quantile(1000, 200), quantile(4000, 800)];
-        let all = Single::of_cells(cells.iter().cloned()).unwrap();
+        let all = SideFigure::of_cells(cells.iter().cloned()).unwrap();
         // The roots of 1100 and 4400.
         assert!((all.value() / 2200.0 - 1.0).abs() < 2e-3, "{}", all.value());
         // Four equal errors make half of one, of the farther side.
@@ -456,8 +455,8 @@ mod tests {
         assert!((all.reach(0.01).0 / four.0 - 2.5758 / 1.96).abs() < 1e-3);
         // A cell too short for an interval leaves none of the whole.
         let short = median(pciescope_core::Histogram::of_ns(1..=20).unwrap());
-        assert!(Single::of_cells(cells.into_iter().chain([short])).is_none());
-        assert!(Single::of_cells(std::iter::empty()).is_none());
+        assert!(SideFigure::of_cells(cells.into_iter().chain([short])).is_none());
+        assert!(SideFigure::of_cells(std::iter::empty()).is_none());
     }
 
     #[test]

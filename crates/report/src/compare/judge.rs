@@ -9,35 +9,35 @@ use super::cells::{Cells, FigureName, Side, SideCell};
 use super::key::CellKey;
 use super::rulings::Ruling;
 use super::statistics::Figures;
-use super::{Cell, Judgement, Options, Verdict, alarms, doubts};
+use super::{Cell, Criteria, Judgement, Verdict, alarms, doubts};
 use crate::{model, table};
 
 /// The cells of a group that both sides have.
-pub type Group<'p, 'r> = BTreeMap<&'p CellKey, [&'p SideCell<'r>; 2]>;
+pub type Pairs<'p, 'r> = BTreeMap<&'p CellKey, [&'p SideCell<'r>; 2]>;
 
 /// Compares two sides.
-pub fn judge(a: &[&Record], b: &[&Record], options: &Options) -> Judgement {
+pub fn judge(a: &[&Record], b: &[&Record], criteria: &Criteria) -> Judgement {
     let sides = |by_kind| [a, b].map(|records| Side::of(records, by_kind));
     let mut both = sides(false);
     if is_moved(&both) {
         both = sides(true);
     }
     let [left, right] = both;
-    let mut rulings: Vec<Ruling> = options.limits.iter().map(Ruling::of).collect();
+    let mut rulings: Vec<Ruling> = criteria.limits.iter().map(Ruling::of).collect();
     let (mut cells, mut only_a, mut only_b, mut missing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     // The samples of a figure are freed before the next figure.
     for figure in &left.figures | &right.figures {
         let [of_a, of_b] = both_cells(&left, &right, figure);
-        let common: Group = of_a.iter().filter_map(|(key, a)| Some((key, [a, of_b.get(key)?]))).collect();
+        let common: Pairs = of_a.iter().filter_map(|(key, a)| Some((key, [a, of_b.get(key)?]))).collect();
         let groups = groups(&common);
         let mut comparable = BTreeSet::new();
         for (key, members) in &groups {
             let mut figures = match members.first_key_value() {
-                Some((key, sides)) if members.len() == 1 => Figures::of(key, *sides, Default::default(), options),
+                Some((key, sides)) if members.len() == 1 => Figures::of(key, *sides, Default::default(), criteria),
                 _ => {
                     let parts = [0, 1].map(|side| members.values().map(|sides| sides[side]).collect::<Vec<_>>());
                     let [a, b] = parts.each_ref().map(|cells| SideCell::together(cells.iter().copied()));
-                    Figures::of(key, [&a, &b], parts, options)
+                    Figures::of(key, [&a, &b], parts, criteria)
                 }
             };
             figures.cell.is_overall = true;
@@ -55,7 +55,7 @@ pub fn judge(a: &[&Record], b: &[&Record], options: &Options) -> Judgement {
             if members.len() == 1 && is_member {
                 continue;
             }
-            let figures = Figures::of(key, *sides, Default::default(), options);
+            let figures = Figures::of(key, *sides, Default::default(), criteria);
             // Limits are checked on the sum of losses of the group instead, where it has one.
             let is_summed = is_member && comparable.contains(&group);
             rulings.iter_mut().for_each(|ruling| ruling.check(&figures, is_summed));
@@ -65,7 +65,7 @@ pub fn judge(a: &[&Record], b: &[&Record], options: &Options) -> Judgement {
             here.keys().filter(|key| !there.contains_key(key)).cloned().collect()
         };
         let (in_a, in_b) = (only(&of_a, &of_b), only(&of_b, &of_a));
-        rulings.iter_mut().for_each(|ruling| ruling.check_only_in_b(&in_b, &of_b, options));
+        rulings.iter_mut().for_each(|ruling| ruling.check_only_in_b(&in_b, &of_b, criteria));
         let is_missing = |key: &&CellKey| !groups.contains_key(&key.merged()) || right.has_error(key);
         missing.extend(in_a.iter().filter(is_missing).cloned());
         only_a.extend(in_a);
@@ -75,11 +75,11 @@ pub fn judge(a: &[&Record], b: &[&Record], options: &Options) -> Judgement {
     [&mut only_a, &mut only_b, &mut missing].into_iter().for_each(|keys| keys.sort());
     for ruling in &mut rulings {
         ruling.find_missing(missing.iter().chain(&right.unknown_losses));
-        ruling.decide(&cells, options.is_strict);
+        ruling.decide(&cells, criteria.is_strict);
     }
     alarms::raise_alarms(&mut cells);
     Judgement {
-        options: options.clone(),
+        criteria: criteria.clone(),
         unreal: unreal(a, b),
         doubts: doubts::doubts(a, b),
         only_a,
@@ -121,8 +121,8 @@ fn is_moved(sides: &[Side; 2]) -> bool {
 
 /// The common cells by what they belong to. With several runs, a group has only the cells that all runs have: a CPU
 /// that only some runs measured must not look like a change.
-fn groups<'p, 'r>(common: &Group<'p, 'r>) -> BTreeMap<CellKey, Group<'p, 'r>> {
-    let mut groups: BTreeMap<CellKey, Group> = BTreeMap::new();
+fn groups<'p, 'r>(common: &Pairs<'p, 'r>) -> BTreeMap<CellKey, Pairs<'p, 'r>> {
+    let mut groups: BTreeMap<CellKey, Pairs> = BTreeMap::new();
     for (key, sides) in common {
         groups.entry(key.merged()).or_default().insert(key, *sides);
     }

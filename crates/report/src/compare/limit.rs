@@ -35,14 +35,14 @@ pub struct Limit {
     /// Whether the value itself exceeds the limit.
     pub is_inclusive: bool,
     /// The value.
-    pub value: Value,
-    /// What the value is counted in.
-    pub unit: Unit,
+    pub value: Bound,
+    /// The unit of the figures that it can be compared with; `None` for any.
+    pub unit: Option<&'static str>,
 }
 
 /// The kind of value that a figure is compared with.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Value {
+pub enum Bound {
     /// B over A less 1.
     Change(f64),
     /// B less A.
@@ -51,33 +51,20 @@ pub enum Value {
     Absolute(f64),
 }
 
-/// What a limit's value is counted in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    /// Nanoseconds.
-    Time,
-    /// Bytes per second.
-    Rate,
-    /// Percent.
-    Percent,
-    /// Whatever the figure is in.
-    Plain,
-}
-
-/// Units by name, with their factor.
-const UNITS: [(&str, f64, Unit); 12] = [
-    ("ps", 1e-3, Unit::Time),
-    ("ns", 1.0, Unit::Time),
-    ("us", 1e3, Unit::Time),
-    ("ms", 1e6, Unit::Time),
-    ("s", 1e9, Unit::Time),
-    ("B/s", 1.0, Unit::Rate),
-    ("kB/s", 1e3, Unit::Rate),
-    ("MB/s", 1e6, Unit::Rate),
-    ("GB/s", 1e9, Unit::Rate),
-    ("GiB/s", 1_073_741_824.0, Unit::Rate),
-    ("%", 1.0, Unit::Percent),
-    ("", 1.0, Unit::Plain),
+/// Units by name: their factor, and the unit of the figures that they can be compared with, where it matters.
+const UNITS: [(&str, f64, Option<&str>); 12] = [
+    ("ps", 1e-3, Some("ns")),
+    ("ns", 1.0, Some("ns")),
+    ("us", 1e3, Some("ns")),
+    ("ms", 1e6, Some("ns")),
+    ("s", 1e9, Some("ns")),
+    ("B/s", 1.0, Some("bytes/s")),
+    ("kB/s", 1e3, Some("bytes/s")),
+    ("MB/s", 1e6, Some("bytes/s")),
+    ("GB/s", 1e9, Some("bytes/s")),
+    ("GiB/s", 1_073_741_824.0, Some("bytes/s")),
+    ("%", 1.0, Some("%")),
+    ("", 1.0, None),
 ];
 
 impl fmt::Display for Limit {
@@ -117,19 +104,19 @@ impl FromStr for Limit {
             return Err(bad("the number is too large"));
         }
         let value = match (is_change, unit) {
-            (true, Unit::Percent) => Value::Change(value / 100.0),
-            (true, _) => Value::Difference(value * factor),
-            (false, _) => Value::Absolute(value * factor),
+            (true, Some("%")) => Bound::Change(value / 100.0),
+            (true, _) => Bound::Difference(value * factor),
+            (false, _) => Bound::Absolute(value * factor),
         };
         let is_statistic = STATISTICS.contains(&name.as_str()) || parse_percentile(&name).is_some();
-        match (is_statistic, value, unit) {
-            (true, Value::Absolute(_), Unit::Percent) => {
+        match value {
+            Bound::Absolute(_) if is_statistic && unit == Some("%") => {
                 return Err(bad("a change has its sign: write +10% for ten percent more than A, -10% for less"));
             }
-            (true, Value::Absolute(_) | Value::Difference(_), Unit::Plain | Unit::Rate | Unit::Percent) => {
+            Bound::Absolute(_) | Bound::Difference(_) if is_statistic && unit != Some("ns") => {
                 return Err(bad("a time has its unit: ps, ns, us, ms or s"));
             }
-            (true, Value::Absolute(value), _) if value <= 0.0 => {
+            Bound::Absolute(value) if is_statistic && value <= 0.0 => {
                 return Err(bad("a time to hold a latency against is above 0"));
             }
             _ => {}
@@ -185,7 +172,7 @@ pub fn parse_percentile(name: &str) -> Option<f64> {
 impl Limit {
     /// Whether it is on B itself and not on the change from A.
     pub fn is_absolute(&self) -> bool {
-        matches!(self.value, Value::Absolute(_))
+        matches!(self.value, Bound::Absolute(_))
     }
 
     /// Whether it applies to this statistic of this cell. `statistic` is `value` for a metric.
@@ -224,28 +211,19 @@ impl Limit {
 
     /// Whether its unit can be compared with figures in `unit`.
     pub fn fits(&self, unit: &str) -> bool {
-        match (self.value, self.unit) {
-            (Value::Change(_), _) | (_, Unit::Plain) => true,
-            (_, Unit::Time) => unit == "ns",
-            (_, Unit::Rate) => unit == "bytes/s",
-            (_, Unit::Percent) => unit == "%",
-        }
+        matches!(self.value, Bound::Change(_)) || self.unit.is_none_or(|own| own == unit)
     }
 
     /// Whether B's figure itself, without its interval, exceeds it; `None` for a change from 0, which has no size.
     pub fn is_exceeded(&self, a: f64, b: f64) -> Option<bool> {
         let (figure, value) = match self.value {
-            Value::Absolute(value) => (b, value),
-            Value::Difference(value) => (b - a, value),
-            Value::Change(value) if a > 0.0 => (b / a - 1.0, value),
-            Value::Change(_) => return (a == b).then_some(false),
+            Bound::Absolute(value) => (b, value),
+            Bound::Difference(value) => (b - a, value),
+            Bound::Change(value) if a > 0.0 => (b / a - 1.0, value),
+            Bound::Change(_) => return (a == b).then_some(false),
         };
-        Some(match (self.is_below, self.is_inclusive) {
-            (false, false) => figure > value,
-            (false, true) => figure >= value,
-            (true, false) => figure < value,
-            (true, true) => figure <= value,
-        })
+        let is_beyond = if self.is_below { figure < value } else { figure > value };
+        Some(is_beyond || self.is_inclusive && figure == value)
     }
 
     /// How probable the figures are by chance while the true one keeps the limit; 1 where an interval of 95 % does not
@@ -254,9 +232,9 @@ impl Limit {
         let [a, _] = estimate.values();
         let change = |ratio: f64| if ratio > 0.0 { ratio.ln() } else { f64::NEG_INFINITY };
         match self.value {
-            Value::Change(value) => estimate.p_beyond(change(1.0 + value), self.is_below),
-            Value::Difference(value) => estimate.p_beyond(change(1.0 + value / a), self.is_below),
-            Value::Absolute(value) => estimate.p_own_beyond(change(value), self.is_below),
+            Bound::Change(value) => estimate.p_beyond(change(1.0 + value), self.is_below),
+            Bound::Difference(value) => estimate.p_beyond(change(1.0 + value / a), self.is_below),
+            Bound::Absolute(value) => estimate.p_own_beyond(change(value), self.is_below),
         }
     }
 }
@@ -271,13 +249,13 @@ mod tests {
 
     #[test]
     fn a_sign_makes_it_a_change() {
-        assert_eq!(limit("p99 > +10%").value, Value::Change(0.1));
-        assert_eq!(limit("speed<-5%").value, Value::Change(-0.05));
-        assert_eq!(limit("median > 1500ns").value, Value::Absolute(1500.0));
-        assert_eq!(limit("mean >= +1.5us").value, Value::Difference(1500.0));
-        assert_eq!(limit("rate < 20GB/s").value, Value::Absolute(20e9));
-        assert_eq!(limit("cpu > 80%").value, Value::Absolute(80.0));
-        assert_eq!(limit("loss > 0").value, Value::Absolute(0.0));
+        assert_eq!(limit("p99 > +10%").value, Bound::Change(0.1));
+        assert_eq!(limit("speed<-5%").value, Bound::Change(-0.05));
+        assert_eq!(limit("median > 1500ns").value, Bound::Absolute(1500.0));
+        assert_eq!(limit("mean >= +1.5us").value, Bound::Difference(1500.0));
+        assert_eq!(limit("rate < 20GB/s").value, Bound::Absolute(20e9));
+        assert_eq!(limit("cpu > 80%").value, Bound::Absolute(80.0));
+        assert_eq!(limit("loss > 0").value, Bound::Absolute(0.0));
         assert!(limit("mean >= +1.5us").is_inclusive && limit("speed < -5%").is_below);
     }
 

@@ -40,7 +40,7 @@ pub const ALPHA: f64 = 0.05;
 
 /// How to judge.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct Criteria {
     /// A change of up to this share of A's figure does not count: 0.02 by default.
     pub margin: f64,
     /// The relative standard deviation between runs that is assumed where there are too few to see it: 0.005 by default.
@@ -53,9 +53,9 @@ pub struct Options {
     pub is_strict: bool,
 }
 
-impl Default for Options {
+impl Default for Criteria {
     fn default() -> Self {
-        Options { margin: 0.02, spread: 0.005, is_forced: false, limits: Vec::new(), is_strict: false }
+        Criteria { margin: 0.02, spread: 0.005, is_forced: false, limits: Vec::new(), is_strict: false }
     }
 }
 
@@ -181,7 +181,7 @@ pub struct Cell {
 #[derive(Debug, Clone)]
 pub struct Judgement {
     /// How it was judged.
-    pub options: Options,
+    pub criteria: Criteria,
     /// What the figures are, where those of a side are no measurement of hardware.
     pub unreal: Option<&'static str>,
     /// What else differs between the sides.
@@ -220,8 +220,8 @@ impl Judgement {
 }
 
 /// Compares the records of B with those of A.
-pub fn compare(a: &[Record], b: &[Record], options: &Options) -> Judgement {
-    judge(&a.iter().collect::<Vec<_>>(), &b.iter().collect::<Vec<_>>(), options)
+pub fn compare(a: &[Record], b: &[Record], criteria: &Criteria) -> Judgement {
+    judge(&a.iter().collect::<Vec<_>>(), &b.iter().collect::<Vec<_>>(), criteria)
 }
 
 /// The names that a limit can have with these records: statistics, metrics, and the histograms that may stand before a

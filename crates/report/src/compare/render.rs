@@ -77,7 +77,8 @@ pub fn brief(judgement: &Judgement, names: &Names) -> String {
             lines.extend(wrap(&unmatched(keys), BRIEF, &format!("  Only in {side}, not compared: "), "    "));
         }
     }
-    let rows: Vec<Row> = rows(groups.iter().copied(), false).map(|row| Row { shape: None, ..row }).collect();
+    let rows: Vec<StatisticRow> =
+        rows(groups.iter().copied(), false).map(|row| StatisticRow { shape: None, ..row }).collect();
     if !rows.is_empty() {
         let mut shown = columns(&rows, SHOWN_ROWS, true).into_iter();
         lines.push(String::new());
@@ -133,34 +134,34 @@ fn worst_line(worst: &Cell) -> Vec<String> {
 
 /// A row of a table: a statistic of a cell, and in the first row of a cell its shape.
 #[derive(Clone, Copy)]
-struct Row<'j> {
+struct StatisticRow<'j> {
     cell: &'j Cell,
     shift: &'j Shift,
     shape: Option<Shape>,
 }
 
 /// The rows of cells: all, or those that a reader wants first, which are the main one, p99, and what raised an alarm.
-fn rows<'j>(cells: impl IntoIterator<Item = &'j Cell>, all: bool) -> impl Iterator<Item = Row<'j>> {
+fn rows<'j>(cells: impl IntoIterator<Item = &'j Cell>, all: bool) -> impl Iterator<Item = StatisticRow<'j>> {
     cells.into_iter().flat_map(move |cell| {
         let is_wanted = move |place: usize, shift: &Shift| {
             all || place == 0 || shift.name == "p99" || (shift.verdict.is_alarm() && shift.name != "mean")
         };
         let shifts = cell.shifts.iter().enumerate().filter(move |(place, shift)| is_wanted(*place, shift));
-        shifts.map(move |(place, shift)| Row { cell, shift, shape: cell.shape.filter(|_| place == 0) })
+        shifts.map(move |(place, shift)| StatisticRow { cell, shift, shape: cell.shape.filter(|_| place == 0) })
     })
 }
 
 /// The table of the first `shown` rows. A brief one has of the target only the columns that differ between rows (what all
 /// have in common stands in the answer), and no intervals.
-fn columns<'j>(rows: &[Row<'j>], shown: usize, is_brief: bool) -> Vec<String> {
-    let key: [Column<Row<'j>>; 4] = [
+fn columns<'j>(rows: &[StatisticRow<'j>], shown: usize, is_brief: bool) -> Vec<String> {
+    let key: [Column<StatisticRow<'j>>; 4] = [
         ("Device", 0, Left, &|row| row.cell.key.columns()[0].clone()),
         ("Test", 0, Left, &|row| row.cell.key.columns()[1].clone()),
         ("Target", 0, Left, &|row| row.cell.key.columns()[2].clone()),
         ("Figure", 0, Left, &|row| row.cell.key.columns()[3].clone()),
     ];
     let width = |brief: usize| if is_brief { brief } else { 0 };
-    let figures: [Column<Row<'j>>; 8] = [
+    let figures: [Column<StatisticRow<'j>>; 8] = [
         ("CPU", 0, Right, &|row| match (row.cell.merged, row.cell.key.cpu) {
             (1, Some(cpu)) => cpu.to_string(),
             (1, None) => "-".to_owned(),
@@ -181,10 +182,11 @@ fn columns<'j>(rows: &[Row<'j>], shown: usize, is_brief: bool) -> Vec<String> {
             format!("{}{}", row.shift.verdict.word(), if is_hidden { " (form differs)" } else { "" })
         }),
     ];
-    let differs = |column: &Column<Row<'j>>| rows.iter().any(|row| column.3(row) != column.3(&rows[0]));
-    let is_shown = |column: &Column<Row<'j>>| !is_brief || !["CPU", "95 % interval", "P(B>A)"].contains(&column.0);
+    let differs = |column: &Column<StatisticRow<'j>>| rows.iter().any(|row| column.3(row) != column.3(&rows[0]));
+    let is_shown =
+        |column: &Column<StatisticRow<'j>>| !is_brief || !["CPU", "95 % interval", "P(B>A)"].contains(&column.0);
     let key = key.into_iter().filter(|column| !is_brief || differs(column));
-    let wanted: Vec<Column<Row<'j>>> = key.chain(figures.into_iter().filter(is_shown)).collect();
+    let wanted: Vec<Column<StatisticRow<'j>>> = key.chain(figures.into_iter().filter(is_shown)).collect();
     let table = Rows::of(rows.iter().take(shown).copied()).columns(&wanted);
     if is_brief { table.lines() } else { table.without_empty().lines() }
 }
@@ -417,7 +419,7 @@ fn table(lines: &mut Vec<String>, judgement: &Judgement, all: bool) {
     let shown_groups = if all { groups.len() } else { groups.len().min(4 * SHOWN_CELLS) };
     let shown_single = if all { single.len() } else { alarms.min(SHOWN_CELLS) };
     let shown = groups[..shown_groups].iter().chain(&single[..shown_single]);
-    let rows: Vec<Row> = rows(shown.copied(), all).collect();
+    let rows: Vec<StatisticRow> = rows(shown.copied(), all).collect();
     if rows.is_empty() {
         return;
     }
@@ -438,16 +440,16 @@ fn unordered(judgement: &Judgement) -> Option<String> {
 }
 
 fn legend(lines: &mut Vec<String>, judgement: &Judgement) {
-    let options = &judgement.options;
+    let criteria = &judgement.criteria;
     lines.push(String::new());
     lines.push(format!(
         "A change within {:.1} % does not count (--margin). At most {:.0} in 100 comparisons raise any alarm by chance.",
-        options.margin * 100.0,
+        criteria.margin * 100.0,
         ALPHA * 100.0
     ));
     let shifts = || judgement.cells.iter().flat_map(|cell| &cell.shifts);
-    let widest = shifts().map(|shift| shift.margin).fold(options.margin, f64::max);
-    if widest > options.margin {
+    let widest = shifts().map(|shift| shift.margin).fold(criteria.margin, f64::max);
+    if widest > criteria.margin {
         lines.push(format!(
             "The clock's step is wider than that for some: their margin is up to {:.1} %.",
             widest * 100.0
@@ -463,7 +465,7 @@ fn legend(lines: &mut Vec<String>, judgement: &Judgement) {
     if judgement.runs == [1, 1] {
         lines.push(format!(
             "One run on each side: the spread between runs is not known; {:.1} % is assumed (--run-spread).",
-            options.spread * 100.0
+            criteria.spread * 100.0
         ));
     }
 }

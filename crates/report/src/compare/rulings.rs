@@ -4,7 +4,7 @@ use super::cells::Cells;
 use super::key::CellKey;
 use super::limit::Limit;
 use super::statistics::Figures;
-use super::{ALPHA, Cell, Options, Verdict};
+use super::{ALPHA, Cell, Criteria, Verdict};
 
 /// What became of one limit.
 #[derive(Debug, Clone)]
@@ -117,12 +117,12 @@ impl Ruling {
     }
 
     /// Checks the cells that only B has against a limit on B itself.
-    pub(super) fn check_only_in_b(&mut self, only_b: &[CellKey], right: &Cells, options: &Options) {
+    pub(super) fn check_only_in_b(&mut self, only_b: &[CellKey], right: &Cells, criteria: &Criteria) {
         if !self.limit.is_absolute() {
             return;
         }
         for key in only_b {
-            let figures = Figures::of(key, [&right[key]; 2], Default::default(), options);
+            let figures = Figures::of(key, [&right[key]; 2], Default::default(), criteria);
             for (place, p) in self.exceeding(&figures, false) {
                 let shift = &figures.cell.shifts[place];
                 self.only_in_b.push(OneSided {

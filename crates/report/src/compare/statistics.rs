@@ -6,11 +6,11 @@ use std::rc::Rc;
 use super::cells::{self, Run, SideCell};
 use super::counts::Events;
 use super::dist::{self, CORRELATION, Dist};
-use super::interval::{Estimate, Single, batch_error, batch_means, quantile};
+use super::interval::{Estimate, SideFigure, batch_error, batch_means, quantile};
 use super::key::CellKey;
 use super::limit::{Limit, parse_percentile};
 use super::values::grain;
-use super::{ALPHA, Cell, Need, Options, Shape, Shift, Verdict};
+use super::{ALPHA, Cell, Criteria, Need, Shape, Shift, Verdict};
 use crate::headline;
 
 /// Quantiles that a verdict is made of, with their names.
@@ -32,10 +32,10 @@ pub struct Figures {
 
 impl Figures {
     /// The statistics of `sides`; `parts` has the cells of a group by side, and none of a cell by itself.
-    pub fn of(key: &CellKey, sides: [&SideCell; 2], parts: [Vec<&SideCell>; 2], options: &Options) -> Self {
+    pub fn of(key: &CellKey, sides: [&SideCell; 2], parts: [Vec<&SideCell>; 2], criteria: &Criteria) -> Self {
         let [a, b] = sides;
         // A sum whose time is not known is no rate.
-        let is_comparable = (a.ways == b.ways && a.unit == b.unit) || options.is_forced;
+        let is_comparable = (a.ways == b.ways && a.unit == b.unit) || criteria.is_forced;
         let cell = Cell {
             key: key.clone(),
             merged: parts[0].len().max(1),
@@ -52,10 +52,10 @@ impl Figures {
         if !is_comparable {
             figures.cell.counts = [0; 2];
         } else if key.is_histogram {
-            figures.add_histograms(sides, &parts, options);
+            figures.add_histograms(sides, &parts, criteria);
         } else if key.is_loss() {
             figures.add(losses(key, sides), None);
-        } else if let Some((shift, estimate)) = value(key, sides, figures.samples_and_runs(), options) {
+        } else if let Some((shift, estimate)) = value(key, sides, figures.samples_and_runs(), criteria) {
             figures.add(shift, estimate);
         }
         figures.cell.shifts.shrink_to_fit();
@@ -74,34 +74,34 @@ impl Figures {
     }
 
     /// Adds the quantiles and the mean of histograms, and how these lie to each other.
-    fn add_histograms(&mut self, sides: [&SideCell; 2], parts: &[Vec<&SideCell>; 2], options: &Options) {
+    fn add_histograms(&mut self, sides: [&SideCell; 2], parts: &[Vec<&SideCell>; 2], criteria: &Criteria) {
         let [Some(a), Some(b)] = sides.map(Dists::of) else { return };
         let dists = [a, b];
         self.cell.counts = dists.each_ref().map(|side| side.all.count());
         let samples_and_runs = (self.samples_and_runs().0, dists[0].runs.len().max(dists[1].runs.len()));
         let spread = sides.map(|side| {
             let error = side.runs.iter().map(|run| run.error).fold(0.0, f64::max);
-            options.spread.hypot(error) / (side.runs.len() as f64).sqrt()
+            criteria.spread.hypot(error) / (side.runs.len() as f64).sqrt()
         });
         let quantum = sides[0].quantum_ns.max(sides[1].quantum_ns);
-        let estimate = |[a, b]: [Vec<Single>; 2]| match (a.as_slice(), b.as_slice()) {
+        let estimate = |[a, b]: [Vec<SideFigure>; 2]| match (a.as_slice(), b.as_slice()) {
             ([a], [b]) => Some(Estimate::Singles { sides: [a.clone(), b.clone()], spread }),
-            _ => Estimate::of_runs(&a, &b, options.spread),
+            _ => Estimate::of_runs(&a, &b, criteria.spread),
         };
         let mut typical = dists.each_ref().map(|side| Typical {
             all: side.all.quantile_ns(0.5),
             runs: side.runs.iter().map(|run| run.quantile_ns(0.5)).collect(),
         });
-        for (name, share) in statistics(&options.limits) {
+        for (name, share) in statistics(&criteria.limits) {
             let of_cells =
                 if share == Some(0.5) { parts.each_ref().map(|cells| headline::of_runs(cells)) } else { [None, None] };
             if let [Some(a), Some(b)] = of_cells {
                 let of_cells = [a, b];
-                let of_runs = of_cells.each_ref().map(|side| side.iter().map(Single::value).collect::<Vec<_>>());
+                let of_runs = of_cells.each_ref().map(|side| side.iter().map(SideFigure::value).collect::<Vec<_>>());
                 if let Some(estimate) = estimate(of_cells) {
                     let ([a, b], [runs_a, runs_b]) = (estimate.values(), of_runs);
                     typical = [Typical { all: a, runs: runs_a }, Typical { all: b, runs: runs_b }];
-                    let shift = shift(name, &estimate, quantum, samples_and_runs, options);
+                    let shift = shift(name, &estimate, quantum, samples_and_runs, criteria);
                     self.add(Shift { is_of_cells: true, ..shift }, Some(estimate));
                     continue;
                 }
@@ -119,11 +119,11 @@ impl Figures {
                 sides: dists.each_ref().map(|side| single(&side.all, share)),
                 spread,
             });
-            self.add(shift(name, &best, quantum, samples_and_runs, options), Some(best));
+            self.add(shift(name, &best, quantum, samples_and_runs, criteria), Some(best));
         }
         let median = self.cell.shifts.iter().position(|shift| shift.name == TESTED[0].0);
         let median = median.and_then(|at| self.estimates[at].as_ref());
-        self.cell.shape = Some(shape(&dists, &typical, median, quantum, options));
+        self.cell.shape = Some(shape(&dists, &typical, median, quantum, criteria));
     }
 }
 
@@ -168,13 +168,13 @@ fn statistics(limits: &[Limit]) -> Vec<(Cow<'static, str>, Option<f64>)> {
 }
 
 /// A quantile of a distribution; without `share` its mean.
-fn single(dist: &Rc<Dist>, share: Option<f64>) -> Single {
+fn single(dist: &Rc<Dist>, share: Option<f64>) -> SideFigure {
     match share {
-        Some(share) => Single::Quantile { dist: Rc::clone(dist), share },
+        Some(share) => SideFigure::Quantile { dist: Rc::clone(dist), share },
         None => {
             let value = dist.mean_ns().max(1e-3);
             let error = dist.deviation_ns() / value / dist.effective().sqrt();
-            Single::Mean { value, error, freedom: f64::INFINITY }
+            SideFigure::Mean { value, error, freedom: f64::INFINITY }
         }
     }
 }
@@ -191,10 +191,10 @@ fn shift(
     estimate: &Estimate,
     quantum: f64,
     samples_and_runs: (u64, usize),
-    options: &Options,
+    criteria: &Criteria,
 ) -> Shift {
     let [a, b] = estimate.values();
-    let margin = options.margin.max(quantum / a).min(1e6);
+    let margin = criteria.margin.max(quantum / a).min(1e6);
     let (low, high) = estimate.bounds(ALPHA);
     let (up, down) = ((1.0 + margin).ln(), (1.0 - margin).max(0.0).ln());
     let is_same = low >= down && high <= up;
@@ -254,7 +254,7 @@ fn shape(
     typical: &[Typical; 2],
     median: Option<&Estimate>,
     quantum: f64,
-    options: &Options,
+    criteria: &Criteria,
 ) -> Shape {
     let [a, b] = dists.each_ref().map(|side| &*side.all);
     // A distance that the margin and the spread of runs explain is not a difference of shape.
@@ -262,7 +262,7 @@ fn shape(
         Estimate::Singles { .. } => estimate.floor(ALPHA),
         Estimate::Runs { .. } => (estimate.bounds(ALPHA).1 - estimate.change()).min(1.0),
     });
-    let allowed = (1.0 + options.margin) * jump.exp() - 1.0;
+    let allowed = (1.0 + criteria.margin) * jump.exp() - 1.0;
     let apart = |a: &Dist, b: &Dist, moved: f64| {
         let down = dist::displaced(b, a, moved.recip(), allowed, quantum);
         (dist::displaced(a, b, moved, allowed, quantum), down)
@@ -312,16 +312,16 @@ fn value(
     key: &CellKey,
     sides: [&SideCell; 2],
     samples_and_runs: (u64, usize),
-    options: &Options,
+    criteria: &Criteria,
 ) -> Option<(Shift, Option<Estimate>)> {
     let of_runs = sides.map(means);
     let both = of_runs.each_ref().map(|side| mean(side));
     // A figure that stands alone says nothing about its own spread.
-    let (assumed, alone) = (options.spread, 2.0 * options.spread);
+    let (assumed, alone) = (criteria.spread, 2.0 * criteria.spread);
     let grain = grain(key, sides[0].unit);
     if let Some([a, b]) = grain.map(|grain| sides.map(|side| Events::of_rate(side, grain))) {
         if a.are_few() || b.are_few() {
-            return Some((plain(VALUE, both, both[0] == both[1], a.p_of(&b, options.margin, alone)), None));
+            return Some((plain(VALUE, both, both[0] == both[1], a.p_of(&b, criteria.margin, alone)), None));
         }
     }
     // The runs state how far their ratios may lie apart, so the assumed spread of runs does not apply.
@@ -333,7 +333,7 @@ fn value(
     let single = |run: &Run| {
         let value = run.values.mean();
         if allowed.is_some() {
-            return (Single::Mean { value, error: 0.0, freedom: f64::INFINITY }, 0.0);
+            return (SideFigure::Mean { value, error: 0.0, freedom: f64::INFINITY }, 0.0);
         }
         // By chance alone the number of events varies so much, and where nothing shows how they follow each other, more.
         let by_chance = |burst: f64| grain.map_or(0.0, |grain| (burst * grain / (value * run.exposure)).sqrt());
@@ -344,7 +344,7 @@ fn value(
             }
             None => (run.error.hypot(by_chance(CORRELATION)), f64::INFINITY, run.error > 0.0),
         };
-        (Single::Mean { value, error, freedom }, if is_shown { assumed } else { alone })
+        (SideFigure::Mean { value, error, freedom }, if is_shown { assumed } else { alone })
     };
     let [(a, spread_a), (b, spread_b)] = sides.map(|side| side.runs.iter().map(single).unzip::<_, _, Vec<_>, Vec<_>>());
     let estimate = match (a.as_slice(), b.as_slice()) {
@@ -354,7 +354,7 @@ fn value(
         }
         _ => Estimate::of_runs(&a, &b, allowed.unwrap_or(assumed)),
     }?;
-    Some((shift(VALUE, &estimate, 0.0, samples_and_runs, options), Some(estimate)))
+    Some((shift(VALUE, &estimate, 0.0, samples_and_runs, criteria), Some(estimate)))
 }
 
 /// Values that have no logarithm: their difference, by the t test of Welch. `both` are the means of the sides.

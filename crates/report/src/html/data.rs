@@ -12,7 +12,7 @@ use pciescope_core::{Cpu, Histogram};
 use super::{charts, first};
 use crate::bins::{RESOLUTIONS, bins};
 use crate::chart::Curves;
-use crate::heat::{self, Group, Places};
+use crate::heat::{self, CpuGroup, Places};
 use crate::model::{self, Kind, Section, target_id};
 use crate::table::REFERENCES;
 
@@ -151,7 +151,7 @@ fn one_map(out: &mut String, map: &Map, most_bins: usize) {
     out.push_str("],\"strips\":[");
     list(out, &map.places.strips, |out, strip| {
         out.push('[');
-        list(out, strip, |out, Group { from, to, words }| {
+        list(out, strip, |out, CpuGroup { from, to, words }| {
             push(out, format_args!("[{from},{to},["));
             list(out, words, |out, words| out.push_str(&text(words)));
             out.push_str("]]");

@@ -91,7 +91,7 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
     page += &format!(
         "<p class=\"line\">Differences are against the first column, over the CPUs that both have. Bold: beyond noise \
          (95 %, over {:.0} % of change), as `pciescope compare` judges it; plain: within noise, or too little data to tell.</p>\n",
-        compare::Options::default().margin * 100.0
+        compare::Criteria::default().margin * 100.0
     );
     let mut judged: BTreeMap<(usize, usize), Vec<Cell>> = BTreeMap::new();
     let (mut rows, mut drawn) = (0, 0);
@@ -109,7 +109,7 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
         for place in &own[1..] {
             judged.entry((own[0], *place)).or_insert_with(|| {
                 let sides = [own[0], *place].map(|place| &all[place].records[..]);
-                let judgement = compare::judge(sides[0], sides[1], &compare::Options::default());
+                let judgement = compare::judge(sides[0], sides[1], &compare::Criteria::default());
                 // Of many CPUs and vectors the groups alone are shown.
                 judgement.overall().cloned().collect()
             });
@@ -224,8 +224,8 @@ fn write_key(
             let unit = owns[column].as_ref().map_or("", |own| own.unit.as_str());
             let text = safe(&shown_as(*value, if key.is_histogram { "ns" } else { unit }));
             let has_same_cpus = owns[0].as_ref().map(|own| &own.cpus) == owns[column].as_ref().map(|own| &own.cpus);
-            let told = difference(key, name, judged[column], (values[0], *value), has_same_cpus);
-            *page += &format!("<td>{text}{told}</td>");
+            let difference = difference(key, name, judged[column], (values[0], *value), has_same_cpus);
+            *page += &format!("<td>{text}{difference}</td>");
         }
         page.push_str("</tr>\n");
         rows += 1;

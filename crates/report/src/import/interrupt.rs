@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use pciescope_core::{Histogram, Record, Target, outcome};
 
-use super::lines::Row;
+use super::lines::LogLine;
 
 /// `handler_entry_ns trigger_to_handler_ns entry_to_ack_ns cpu irq`.
-pub fn meaning([at_ns, trigger_to_handler_ns, entry_to_ack_ns, cpu, irq]: [u64; 5]) -> Row<2> {
-    Row { at_ns, cpu, target: irq, last_target: u32::MAX, values_ns: [trigger_to_handler_ns, entry_to_ack_ns] }
+pub fn meaning([at_ns, trigger_to_handler_ns, entry_to_ack_ns, cpu, irq]: [u64; 5]) -> LogLine<2> {
+    LogLine { at_ns, cpu, target: irq, last_target: u32::MAX, values_ns: [trigger_to_handler_ns, entry_to_ack_ns] }
 }
 
 /// The record of one CPU and interrupt. The log does not say what triggered, so neither does the test's name.

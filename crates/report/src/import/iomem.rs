@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use pciescope_core::{Histogram, Record, Target, outcome};
 
-use super::lines::Row;
+use super::lines::LogLine;
 
 /// A function has BARs 0 to 5.
 const LAST_BAR: u32 = 5;
 
 /// `timestamp_ns latency_ns cpu bar`.
-pub fn meaning([at_ns, latency_ns, cpu, bar]: [u64; 4]) -> Row<1> {
-    Row { at_ns, cpu, target: bar, last_target: LAST_BAR, values_ns: [latency_ns] }
+pub fn meaning([at_ns, latency_ns, cpu, bar]: [u64; 4]) -> LogLine<1> {
+    LogLine { at_ns, cpu, target: bar, last_target: LAST_BAR, values_ns: [latency_ns] }
 }
 
 /// The record of one CPU and BAR.

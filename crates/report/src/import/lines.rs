@@ -18,7 +18,7 @@ pub const BOM: &[u8] = b"\xef\xbb\xbf";
 pub const NAMED: usize = 5;
 
 /// What one line of numbers means.
-pub struct Row<const V: usize> {
+pub struct LogLine<const V: usize> {
     pub at_ns: u64,
     pub cpu: u64,
     pub target: u64,
@@ -45,7 +45,7 @@ pub struct Part<const V: usize> {
 /// Reads a regular file on several threads. `F` numbers make a line; `meaning` says which is which.
 pub fn read_file<const F: usize, const V: usize>(
     path: &Path,
-    meaning: fn([u64; F]) -> Row<V>,
+    meaning: fn([u64; F]) -> LogLine<V>,
 ) -> io::Result<Vec<Part<V>>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -99,7 +99,7 @@ fn line_start(file: &mut File, from: u64, length: u64) -> io::Result<u64> {
 /// Reads lines from `input` to its end.
 pub fn read<const F: usize, const V: usize>(
     mut input: impl Read,
-    meaning: fn([u64; F]) -> Row<V>,
+    meaning: fn([u64; F]) -> LogLine<V>,
 ) -> io::Result<Part<V>> {
     let mut part = Part::default();
     let mut block = vec![0; BLOCK];
@@ -148,7 +148,7 @@ pub fn read<const F: usize, const V: usize>(
 
 impl<const V: usize> Part<V> {
     /// Takes whole lines.
-    fn take<const F: usize>(&mut self, text: &[u8], meaning: fn([u64; F]) -> Row<V>) {
+    fn take<const F: usize>(&mut self, text: &[u8], meaning: fn([u64; F]) -> LogLine<V>) {
         let mut at = 0;
         while at < text.len() {
             self.lines += 1;
@@ -164,7 +164,7 @@ impl<const V: usize> Part<V> {
     }
 
     #[inline(always)]
-    fn sample(&mut self, row: Row<V>) {
+    fn sample(&mut self, row: LogLine<V>) {
         let is_cpu = row.cpu <= u64::from(pciescope_core::cpulist::MAX_CPU);
         if is_cpu && row.target <= u64::from(row.last_target) && row.values_ns.iter().all(|v| *v <= MAX_NS) {
             self.samples += 1;

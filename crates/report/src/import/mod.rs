@@ -17,10 +17,10 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::SystemTime;
 
-use pciescope_core::{Cpu, Histogram, Identity, Method, Metric, Record, Warning, outcome};
+use pciescope_core::{Cpu, Histogram, Identity, Method, Metric, Record, outcome};
 
-use self::lines::{Part, Row};
-use self::perf_stat::{Counted, Refused};
+use self::lines::LogLine;
+use self::perf_stat::{EventTotal, Refused};
 use self::tally::Tally;
 use crate::text::{clean, thousands};
 use crate::{Error, bounded};
@@ -145,7 +145,7 @@ fn log<const F: usize, const V: usize>(
     file: Option<&Path>,
     rest: impl io::Read,
     format: Format,
-    meaning: fn([u64; F]) -> Row<V>,
+    meaning: fn([u64; F]) -> LogLine<V>,
     record: fn(u32, [Histogram; V]) -> Record,
 ) -> Result<Imported, Error> {
     let parts = match file {
@@ -153,18 +153,16 @@ fn log<const F: usize, const V: usize>(
         None => lines::read(rest, meaning).map(|part| vec![part]),
     };
     let mut parts = parts.map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    let sum = |count: fn(&Part<V>) -> u64| parts.iter().map(count).sum::<u64>();
-    let mut imported = Imported {
-        format,
-        records: Vec::new(),
-        lines: sum(|p| p.lines),
-        samples: sum(|p| p.samples),
-        words: sum(|p| p.words),
-        malformed: sum(|p| p.malformed),
-    };
-    let named = named(path, &parts);
-    if imported.samples == 0 {
-        return Err(Error::NoSample { path: path.to_owned(), format: format.name(), first: named.into_iter().next() });
+    let mut parsed = Parsed::default();
+    for part in &mut parts {
+        parsed.named.extend(part.named.drain(..).map(|(line, why)| (parsed.lines + line, why)));
+        parsed.lines += part.lines;
+        parsed.figures += part.samples;
+        parsed.words += part.words;
+        parsed.malformed += part.malformed;
+    }
+    if parsed.figures == 0 {
+        return Err(parsed.no_sample(path, format));
     }
     let tallies: Vec<Tally<V>> = parts.iter_mut().map(|p| std::mem::take(&mut p.tally)).collect();
     if Tally::are_too_many(&tallies) {
@@ -180,37 +178,12 @@ fn log<const F: usize, const V: usize>(
             record.metrics.insert(outcome::DESIGN_EFFECT.to_owned(), Metric::of(effect, "1"));
             record.metrics.insert(outcome::DESIGN_BATCHES.to_owned(), Metric::count(batches as u64));
         }
-        imported.records.push(record);
+        parsed.records.push(record);
     }
-    if let Some(first) = imported.records.first_mut() {
-        first.metrics.insert("malformed_lines".to_owned(), Metric::count(imported.malformed));
-        if imported.malformed > 0 {
-            first.warnings.push(malformed(path, imported.malformed, &named));
-        }
+    if let Some(first) = parsed.records.first_mut() {
+        first.metrics.insert("malformed_lines".to_owned(), Metric::count(parsed.malformed));
     }
-    Ok(imported)
-}
-
-/// The first malformed lines of a log by their number in the whole of it.
-fn named<const V: usize>(path: &Path, parts: &[Part<V>]) -> Vec<String> {
-    let mut before = 0;
-    let mut named = Vec::new();
-    for part in parts {
-        let path = path.display();
-        named.extend(part.named.iter().map(|(line, why)| format!("{path}:{}: {why}", before + line)));
-        before += part.lines;
-    }
-    named.truncate(lines::NAMED);
-    named
-}
-
-fn malformed(path: &Path, count: u64, named: &[String]) -> Warning {
-    warning::MALFORMED_LINES.warn(format!(
-        "{}: {} lines were not taken: {}",
-        path.display(),
-        thousands(count),
-        named.join("; ")
-    ))
+    Ok(parsed.imported(path, format))
 }
 
 fn method(format: Format) -> Method {
@@ -223,24 +196,24 @@ fn method(format: Format) -> Method {
     }
 }
 
-/// What a text held.
+/// What a log held.
 #[derive(Default)]
-struct Read {
+struct Parsed {
     records: Vec<Record>,
     lines: u64,
-    /// Counters; rows, parameters and lines of a profile.
+    /// Samples; counters; rows, parameters and lines of a profile.
     figures: u64,
     words: u64,
     malformed: u64,
     /// Line number and what is wrong.
     named: Vec<(u64, String)>,
     /// Of perf: every event that was counted, in the text's order; the intervals of `-I` added up.
-    counted: Vec<Counted>,
+    counted: Vec<EventTotal>,
     /// Of perf: how long it all took, in seconds, where the text says.
     elapsed_s: Option<f64>,
 }
 
-impl Read {
+impl Parsed {
     /// Does not take the line that was read last.
     fn refuse(&mut self, line: &str, why: &str) {
         self.malformed += 1;
@@ -264,21 +237,27 @@ impl Read {
     fn imported(mut self, path: &Path, format: Format) -> Imported {
         let named = self.placed(path);
         if let (Some(first), true) = (self.records.first_mut(), self.malformed > 0) {
-            first.warnings.push(malformed(path, self.malformed, &named));
+            let (path, count) = (path.display(), thousands(self.malformed));
+            let text = format!("{path}: {count} lines were not taken: {}", named.join("; "));
+            first.warnings.push(warning::MALFORMED_LINES.warn(text));
         }
-        let Read { records, lines, figures: samples, words, malformed, .. } = self;
+        let Parsed { records, lines, figures: samples, words, malformed, .. } = self;
         Imported { format, records, lines, samples, words, malformed }
     }
 }
 
+/// All of a file's text.
+fn text(path: &Path, input: impl io::Read) -> Result<String, Error> {
+    let bytes = bounded::text(input).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 fn threads(path: &Path, input: impl io::Read) -> Result<Imported, Error> {
-    let text = bounded::text(input).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    let read = threads::parse(&String::from_utf8_lossy(&text));
-    if read.records.is_empty() {
-        Err(read.no_sample(path, Format::Threads))
-    } else {
-        Ok(read.imported(path, Format::Threads))
+    let parsed = threads::parse(&text(path, input)?);
+    if parsed.records.is_empty() {
+        return Err(parsed.no_sample(path, Format::Threads));
     }
+    Ok(parsed.imported(path, Format::Threads))
 }
 
 /// Refuses a text with several runs of bw_mem, or several reports of one fio: which of them the counters saw is not known.
@@ -294,48 +273,34 @@ fn one_workload(path: &Path, text: &str) -> Result<(), Error> {
 }
 
 fn perf(path: &Path, input: impl io::Read, workload: Option<&Path>) -> Result<Imported, Error> {
-    let text = bounded::text(input).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    let text = String::from_utf8_lossy(&text);
-    let mut read = perf_stat::parse(&text).map_err(|refused| match refused {
+    let counted = text(path, input)?;
+    let mut parsed = perf_stat::parse(&counted).map_err(|refused| match refused {
         Refused::Locale { line, text } => Error::Locale { path: path.to_owned(), line, text },
         Refused::Twice { line, what } => Error::Twice { path: path.to_owned(), line, what },
         Refused::TooMany => Error::TooManyEvents { path: path.to_owned(), bound: perf_stat::MAX_EVENTS },
     })?;
-    if read.figures == 0 {
-        return Err(read.no_sample(path, Format::PerfStat));
+    if parsed.figures == 0 {
+        return Err(parsed.no_sample(path, Format::PerfStat));
     }
-    let lacks_elapsed;
-    let compared = match workload {
-        None => {
-            one_workload(path, &text)?;
-            let moved = workload::parse(&text);
-            lacks_elapsed = verify::lacks_elapsed(&read, &moved);
-            verify::records(&read, &moved)
-        }
+    let (file, printed) = match workload {
+        None => (path, counted),
         Some(file) => {
-            let fail = |source| Error::Read { path: file.to_owned(), source };
-            let bytes = File::open(file).and_then(bounded::text).map_err(fail)?;
-            let text = String::from_utf8_lossy(&bytes);
-            one_workload(file, &text)?;
-            let moved = workload::parse(&text);
-            let compared = verify::records(&read, &moved);
-            lacks_elapsed = verify::lacks_elapsed(&read, &moved);
-            if compared.is_empty() && lacks_elapsed {
-                return Err(Error::NoElapsed { path: path.to_owned() });
-            }
-            if compared.is_empty() {
-                return Err(Error::NoWorkload { path: file.to_owned(), found: moved.len() });
-            }
-            compared
+            let opened = File::open(file).map_err(|source| Error::Read { path: file.to_owned(), source })?;
+            (file, text(file, opened)?)
         }
     };
-    read.records.extend(compared);
-    let mut imported = read.imported(path, Format::PerfStat);
-    if let (Some(first), true) = (imported.records.first_mut(), lacks_elapsed) {
-        let error = Error::NoElapsed { path: path.to_owned() };
-        first
-            .warnings
-            .push(warning::NO_ELAPSED.hinted(format!("{error}"), error.hint().unwrap_or_default().to_owned()));
+    one_workload(file, &printed)?;
+    let traffic = workload::parse(&printed);
+    let compared = verify::records(&parsed, &traffic);
+    let no_elapsed = verify::lacks_elapsed(&parsed, &traffic).then(|| Error::NoElapsed { path: path.to_owned() });
+    if compared.is_empty() && workload.is_some() {
+        return Err(no_elapsed.unwrap_or(Error::NoWorkload { path: file.to_owned(), found: traffic.len() }));
+    }
+    parsed.records.extend(compared);
+    let mut imported = parsed.imported(path, Format::PerfStat);
+    if let (Some(first), Some(error)) = (imported.records.first_mut(), no_elapsed) {
+        let hint = error.hint().unwrap_or_default().to_owned();
+        first.warnings.push(warning::NO_ELAPSED.hinted(error.to_string(), hint));
     }
     Ok(imported)
 }

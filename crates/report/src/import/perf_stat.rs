@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use pciescope_core::{Cpu, Interval, Method, Metric, Record};
 
-use super::Read;
+use super::Parsed;
 use super::workload::bw_mem_rate;
 
 /// Why a text is refused as a whole: a figure of it could be taken for another one.
@@ -24,7 +24,7 @@ pub const MAX_EVENTS: usize = 65_536;
 
 /// An event's count over the whole text.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Counted {
+pub struct EventTotal {
     /// As perf writes it.
     pub event: String,
     /// The control group it was counted in; such a count is a part of the traffic.
@@ -39,7 +39,7 @@ pub struct Counted {
 
 /// One event as counted.
 #[derive(Debug, PartialEq)]
-struct Figure {
+struct EventCount {
     /// End of the interval of `-I`, in picoseconds, so that it can be a key.
     at_ps: Option<u64>,
     cpu: Option<u32>,
@@ -47,9 +47,8 @@ struct Figure {
     /// The control group of `-G` and `--for-each-cgroup`.
     cgroup: Option<String>,
     unit: String,
-    /// `None` where perf could not count it.
-    value: Option<f64>,
-    why_not: &'static str,
+    /// Where perf could not count it: why not.
+    value: Result<f64, &'static str>,
     /// How much of the time it was counted, in percent, where perf says.
     counted_percent: Option<f64>,
 }
@@ -65,9 +64,9 @@ pub fn is_perf_stat(text: &str) -> bool {
 }
 
 /// Takes every line that is a figure, skips words, and names what is neither.
-pub fn parse(text: &str) -> Result<Read, Refused> {
-    let mut read = Read::default();
-    let mut figures: Vec<Figure> = Vec::new();
+pub fn parse(text: &str) -> Result<Parsed, Refused> {
+    let mut read = Parsed::default();
+    let mut figures: Vec<EventCount> = Vec::new();
     let (mut seen, mut in_intervals) = (HashSet::new(), HashSet::new());
     let (mut tables, mut last_ps) = (0, None);
     for (number, line) in text.lines().enumerate() {
@@ -186,11 +185,11 @@ fn is_end(text: &str) -> bool {
 }
 
 /// Adds up the figures of each event, in the text's order.
-fn count(figures: &[Figure]) -> Result<Vec<Counted>, Refused> {
-    let mut counted: Vec<Counted> = Vec::new();
+fn count(figures: &[EventCount]) -> Result<Vec<EventTotal>, Refused> {
+    let mut counted: Vec<EventTotal> = Vec::new();
     let mut places: HashMap<(&str, Option<&str>), usize> = HashMap::new();
     for figure in figures {
-        let Some(value) = figure.value else { continue };
+        let Ok(value) = figure.value else { continue };
         let (value, unit) = base_unit(value, &figure.unit);
         let running = figure.counted_percent.filter(|percent| *percent > 0.0).unwrap_or(100.0) / 100.0;
         let place = *places.entry((&figure.event, figure.cgroup.as_deref())).or_insert(counted.len());
@@ -200,7 +199,7 @@ fn count(figures: &[Figure]) -> Result<Vec<Counted>, Refused> {
                 counted.running = counted.running.min(running);
             }
             None if place >= MAX_EVENTS => return Err(Refused::TooMany),
-            None => counted.push(Counted {
+            None => counted.push(EventTotal {
                 event: figure.event.clone(),
                 cgroup: figure.cgroup.clone(),
                 value,
@@ -219,7 +218,7 @@ fn starts_like_a_figure(line: &str) -> bool {
     is_figure && !line.contains(" elapsed") && !line.contains("seconds ")
 }
 
-impl Figure {
+impl EventCount {
     /// The event, and the control group that it was counted in.
     fn name(&self) -> String {
         match &self.cgroup {
@@ -232,7 +231,7 @@ impl Figure {
 /// `value,unit,event,run time,percent,...` with the interval's end and the CPU before it, where asked for. Behind the event
 /// may stand the control group and the spread of `-r`.
 /// The separator is what follows the first value.
-fn separated(line: &str) -> Option<Figure> {
+fn separated(line: &str) -> Option<EventCount> {
     let line = line.trim();
     [',', ';', '\t', '|'].into_iter().find_map(|separator| separated_by(line, separator))
 }
@@ -266,7 +265,7 @@ fn fields(line: &str, separator: char) -> Vec<&str> {
     fields
 }
 
-fn separated_by(line: &str, separator: char) -> Option<Figure> {
+fn separated_by(line: &str, separator: char) -> Option<EventCount> {
     let mut fields = fields(line, separator);
     if fields.len() < 5 {
         return None;
@@ -287,15 +286,15 @@ fn separated_by(line: &str, separator: char) -> Option<Figure> {
     if !is_value(value) || !is_event(event) {
         return None;
     }
-    let why_not = NOT_COUNTED.iter().find(|n| n.0 == value).map_or("", |n| n.1);
-    Some(Figure {
+    let number = value.parse().ok().filter(|number: &f64| number.is_finite());
+    let why_not = NOT_COUNTED.iter().find(|n| n.0 == value).map_or("not a number", |n| n.1);
+    Some(EventCount {
         at_ps,
         cpu: on,
         event: event.to_owned(),
         cgroup,
         unit: unit.to_owned(),
-        value: value.parse().ok().filter(|v: &f64| v.is_finite()),
-        why_not,
+        value: number.ok_or(why_not),
         counted_percent: Some(percent),
     })
 }
@@ -318,7 +317,7 @@ fn share(fields: &[&str]) -> Option<(Option<String>, f64)> {
 }
 
 /// `value [unit] event # remark (percent)` in columns; commas or blanks of the locale separate thousands.
-fn columns(line: &str) -> Option<Figure> {
+fn columns(line: &str) -> Option<EventCount> {
     let (figure, percent) = match line.split_once('#') {
         Some((figure, remark)) => (figure, percent(remark)),
         None => (line.split_once('(').map_or(line, |(f, _)| f), percent(line)),
@@ -337,23 +336,18 @@ fn columns(line: &str) -> Option<Figure> {
         let why_not = NOT_COUNTED.iter().find(|n| n.0.ends_with(rest)).map(|n| n.1)?;
         let (_, event, cgroup) = of_columns(event, &words[3..])?;
         let (event, unit) = (event.to_owned(), String::new());
-        return Some(Figure { at_ps, cpu: on, event, cgroup, unit, value: None, why_not, counted_percent: None });
+        return Some(EventCount { at_ps, cpu: on, event, cgroup, unit, value: Err(why_not), counted_percent: None });
     }
-    let (value, (unit, event, cgroup)) = match words[..] {
-        [value, first, ref rest @ ..] => (value, of_columns(first, rest)?),
-        _ => return None,
-    };
-    let value = number(value)?;
-    if !is_event(event) || !value.is_finite() || unit == "+-" {
-        return None;
-    }
+    let [value, first, ref rest @ ..] = words[..] else { return None };
+    let (unit, event, cgroup) = of_columns(first, rest)?;
+    let value = number(value).filter(|value| is_event(event) && value.is_finite() && unit != "+-")?;
     let (event, unit) = (event.to_owned(), unit.to_owned());
-    Some(Figure { at_ps, cpu: on, event, cgroup, unit, value: Some(value), why_not: "", counted_percent: percent })
+    Some(EventCount { at_ps, cpu: on, event, cgroup, unit, value: Ok(value), counted_percent: percent })
 }
 
 /// Of `[unit] event [control group]` in columns the three. A word before an event of a PMU, or a known one, is a unit.
 fn of_columns<'a>(first: &'a str, rest: &[&'a str]) -> Option<(&'a str, &'a str, Option<String>)> {
-    let is_unit = |unit: &str| UNITS.contains(&unit) || unit == "+-";
+    let is_unit = |unit: &str| UNITS.iter().any(|known| known.0 == unit) || unit == "+-";
     match *rest {
         [] => Some(("", first, None)),
         [event] if is_unit(first) || event.find('/').is_some_and(|at| at > 0 && event.ends_with('/')) => {
@@ -365,9 +359,14 @@ fn of_columns<'a>(first: &'a str, rest: &[&'a str]) -> Option<(&'a str, &'a str,
     }
 }
 
-/// Units that perf and the kernel's PMUs write.
-const UNITS: [&str; 15] =
-    ["msec", "ns", "Bytes", "B", "KiB", "MiB", "GiB", "KB", "MB", "GB", "Joules", "Watts", "C", "MHz", "GHz"];
+/// Units that perf and the kernel's PMUs write, each in ours: bytes, nanoseconds.
+#[rustfmt::skip]
+const UNITS: [(&str, f64, &str); 15] = [
+    ("Bytes", 1.0, "bytes"), ("B", 1.0, "bytes"), ("KB", 1e3, "bytes"), ("MB", 1e6, "bytes"), ("GB", 1e9, "bytes"),
+    ("KiB", 1024.0, "bytes"), ("MiB", 1_048_576.0, "bytes"), ("GiB", 1_073_741_824.0, "bytes"), ("msec", 1e6, "ns"),
+    ("ns", 1.0, "ns"), ("Joules", 1.0, "Joules"), ("Watts", 1.0, "Watts"), ("C", 1.0, "C"), ("MHz", 1.0, "MHz"),
+    ("GHz", 1.0, "GHz"),
+];
 
 /// `(83.31%)` at the end of a line: the share of the time that a multiplexed event was counted.
 fn percent(text: &str) -> Option<f64> {
@@ -393,13 +392,13 @@ fn seconds_to_ps(text: &str) -> Option<u64> {
 }
 
 /// One record per interval and CPU, in time order.
-fn records(figures: Vec<Figure>, elapsed_s: Option<f64>) -> Vec<Record> {
-    let mut groups: BTreeMap<(Option<u64>, Option<u32>), Vec<Figure>> = BTreeMap::new();
+fn records(figures: Vec<EventCount>, elapsed_s: Option<f64>) -> Vec<Record> {
+    let mut groups: BTreeMap<(Option<u64>, Option<u32>), Vec<EventCount>> = BTreeMap::new();
     for figure in figures {
         groups.entry((figure.at_ps, figure.cpu)).or_default().push(figure);
     }
     let mut last = (0, 0);
-    let mut one = |((at_ps, on), figures): ((Option<u64>, Option<u32>), Vec<Figure>)| {
+    let mut one = |((at_ps, on), figures): ((Option<u64>, Option<u32>), Vec<EventCount>)| {
         let interval = match at_ps {
             // An interval begins where the one before ends; several CPUs have the same.
             Some(at_ps) => {
@@ -416,7 +415,7 @@ fn records(figures: Vec<Figure>, elapsed_s: Option<f64>) -> Vec<Record> {
     groups.into_iter().map(&mut one).collect()
 }
 
-fn record(at_ps: Option<u64>, on: Option<u32>, figures: Vec<Figure>) -> Record {
+fn record(at_ps: Option<u64>, on: Option<u32>, figures: Vec<EventCount>) -> Record {
     let mut record = Record {
         test: "perf-stat".to_owned(),
         cpu: on.map(|cpu| Cpu { cpu, ..Cpu::default() }),
@@ -428,16 +427,16 @@ fn record(at_ps: Option<u64>, on: Option<u32>, figures: Vec<Figure>) -> Record {
     }
     for figure in figures {
         match figure.value {
-            Some(value) => {
+            Ok(value) => {
                 let (value, unit) = base_unit(value, &figure.unit);
-                record.metrics.insert(figure.name(), Metric::of(value, &unit));
+                record.metrics.insert(figure.name(), Metric::of(value, unit));
             }
-            None => record.warnings.push(warning::NOT_COUNTED.hinted(
-                format!("{} was {}", figure.name(), figure.why_not),
+            Err(why_not) => record.warnings.push(warning::NOT_COUNTED.hinted(
+                format!("{} was {why_not}", figure.name()),
                 "count fewer events at once, or see `perf list` for what this machine has",
             )),
         }
-        if let Some(percent) = figure.counted_percent.filter(|p| *p > 0.0 && *p < 99.995 && figure.value.is_some()) {
+        if let Some(percent) = figure.counted_percent.filter(|p| *p > 0.0 && *p < 99.995 && figure.value.is_ok()) {
             record.warnings.push(warning::MULTIPLEXED.hinted(
                 format!("{} was counted {percent} % of the time and scaled", figure.name()),
                 "count fewer events at once for exact figures",
@@ -449,22 +448,12 @@ fn record(at_ps: Option<u64>, on: Option<u32>, figures: Vec<Figure>) -> Record {
 
 const NOTE: &str = "imported from the output of perf stat";
 
-/// perf's units in ours: bytes, nanoseconds, counts.
-fn base_unit(value: f64, unit: &str) -> (f64, String) {
-    let (factor, base) = match unit {
-        "" => (1.0, "1"),
-        "Bytes" | "B" => (1.0, "bytes"),
-        "KiB" => (1024.0, "bytes"),
-        "MiB" => (1_048_576.0, "bytes"),
-        "GiB" => (1_073_741_824.0, "bytes"),
-        "KB" => (1e3, "bytes"),
-        "MB" => (1e6, "bytes"),
-        "GB" => (1e9, "bytes"),
-        "msec" => (1e6, "ns"),
-        "ns" => (1.0, "ns"),
-        other => (1.0, other),
-    };
-    (value * factor, base.to_owned())
+/// A value in our units: bytes, nanoseconds, counts.
+fn base_unit(value: f64, unit: &str) -> (f64, &str) {
+    match UNITS.iter().find(|known| known.0 == unit) {
+        Some((_, factor, base)) => (value * factor, base),
+        None => (value, if unit.is_empty() { "1" } else { unit }),
+    }
 }
 
 #[cfg(test)]

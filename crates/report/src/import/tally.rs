@@ -122,7 +122,7 @@ impl<const V: usize> Tally<V> {
     }
 
     /// What several tallies of one log hold, by pair, with the times of extremes since the log's first line.
-    pub fn totals(tallies: Vec<Self>) -> Vec<((u32, u32), Total<V>)> {
+    pub fn totals(tallies: Vec<Self>) -> Vec<((u32, u32), PairTotal<V>)> {
         let start_ns = tallies.iter().map(|tally| tally.first_ns).min().unwrap_or(0);
         let mut merged: BTreeMap<(u32, u32), Vec<[Durations; V]>> = BTreeMap::new();
         for (pair, mut cell) in tallies.into_iter().flat_map(|tally| tally.cells) {
@@ -143,14 +143,14 @@ impl<const V: usize> Tally<V> {
             });
             let batches: Vec<&Histogram> = parts.iter().flat_map(|part| &part[0].batches).collect();
             let is_batched = parts.iter().all(|part| part[0].length < u64::MAX);
-            Total { effect: effect(&batches).filter(|_| is_batched), histograms }
+            PairTotal { effect: effect(&batches).filter(|_| is_batched), histograms }
         };
         merged.into_iter().map(|(pair, parts)| (pair, total(parts))).collect()
     }
 }
 
 /// What a pair has.
-pub struct Total<const V: usize> {
+pub struct PairTotal<const V: usize> {
     /// Each kind of duration.
     pub histograms: [Histogram; V],
     /// How many neighbouring values of the first kind count as one, and from how many batches that is known.
@@ -201,7 +201,7 @@ mod tests {
         fn counts_as_a_histogram_does(values in proptest::collection::vec(prop_oneof![0u64..3, 0..5000u64, 0..=MAX_NS], 1..600)) {
             let mut tally = Tally::<1>::default();
             for (at, &v) in values.iter().enumerate() { tally.add(100 + at as u64, 1, 2, [v]); }
-            let [(pair, Total { histograms: [got], .. })] = &Tally::totals(vec![tally])[..] else { panic!("one pair") };
+            let [(pair, PairTotal { histograms: [got], .. })] = &Tally::totals(vec![tally])[..] else { panic!("one pair") };
             prop_assert_eq!(*pair, (1, 2));
             let mut want = Histogram::of_ns(values.iter().copied()).unwrap();
             let (min, max) = (values.iter().min().unwrap(), values.iter().max().unwrap());

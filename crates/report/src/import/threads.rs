@@ -9,13 +9,13 @@ use pciescope_core::{
     Access, HotSpot, Interval, Method, Metric, Plan, ReadoutPlan, Record, Stream, WaitMode, Warning, Work, readout,
 };
 
-use super::Read;
+use super::Parsed;
 use crate::readout::PARAMETERS;
 use crate::text::clean;
 
 /// A row as printed.
 #[derive(Debug, PartialEq)]
-struct Row {
+struct ReadoutRow {
     /// Its line, from 1.
     line: u64,
     function: String,
@@ -45,10 +45,10 @@ struct Parameters {
 
 /// Rows that ran together, and what stands around them.
 #[derive(Debug, Default)]
-struct Group {
+struct RowGroup {
     /// The block before them.
     own: Option<Parameters>,
-    rows: Vec<Row>,
+    rows: Vec<ReadoutRow>,
     cpu: Option<f64>,
     cpu_top: Option<f64>,
     spots: Vec<HotSpot>,
@@ -67,15 +67,15 @@ pub fn is_threads(text: &str) -> bool {
 }
 
 /// Takes every line that is the tool's or perf's, skips words, and names what is neither.
-pub fn parse(text: &str) -> Read {
-    let mut read = Read::default();
-    let mut groups: Vec<Group> = Vec::new();
+pub fn parse(text: &str) -> Parsed {
+    let mut read = Parsed::default();
+    let mut groups: Vec<RowGroup> = Vec::new();
     // Whether a row may join the last group, and whether a parameter belongs to its block.
     let (mut is_open, mut in_block) = (false, false);
     for line in text.lines() {
         read.lines += 1;
         if line.trim() == "Parameters:" {
-            groups.push(Group { own: Some(Parameters::default()), ..Group::default() });
+            groups.push(RowGroup { own: Some(Parameters::default()), ..RowGroup::default() });
             (is_open, in_block) = (true, true);
             read.words += 1;
         } else if let (true, Some((name, value))) = (in_block, parameter(line)) {
@@ -86,7 +86,7 @@ pub fn parse(text: &str) -> Read {
             }
         } else if is_header(line) {
             if !groups.last().is_some_and(|group| group.own.is_some() && group.rows.is_empty()) {
-                groups.push(Group::default());
+                groups.push(RowGroup::default());
             }
             (is_open, in_block) = (true, false);
             read.words += 1;
@@ -94,10 +94,10 @@ pub fn parse(text: &str) -> Read {
             match row {
                 Ok(row) => {
                     if !is_open {
-                        groups.push(Group::default());
+                        groups.push(RowGroup::default());
                     }
                     (is_open, in_block) = (true, false);
-                    let row = Row { line: read.lines, ..row };
+                    let row = ReadoutRow { line: read.lines, ..row };
                     if let Some(group) = groups.last_mut() {
                         group.rows.push(row);
                     }
@@ -142,7 +142,7 @@ fn is_header(line: &str) -> bool {
 }
 
 /// A line that begins as a row does: the row, or what it lacks.
-fn row(line: &str) -> Option<Result<Row, &'static str>> {
+fn row(line: &str) -> Option<Result<ReadoutRow, &'static str>> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     if fields.len() < 2 || !fields[0].starts_with("func_") || fields[0].contains(char::is_whitespace) {
         return None;
@@ -156,7 +156,7 @@ fn row(line: &str) -> Option<Result<Row, &'static str>> {
     if end_ms < start_ms {
         return Some(Err("ends before it starts"));
     }
-    Some(Ok(Row {
+    Some(Ok(ReadoutRow {
         line: 0,
         function: (*function).to_owned(),
         path: (*path).to_owned(),
@@ -223,7 +223,7 @@ impl Parameters {
     }
 }
 
-impl Group {
+impl RowGroup {
     /// Takes a line that belongs to rows; returns true if it was one. A second remark is of another run.
     fn around(&mut self, line: &str) -> bool {
         if let (None, Some(cpu)) = (self.cpu, utilization(line)) {
@@ -252,7 +252,7 @@ impl Group {
         };
         let mut records = Vec::new();
         for (place, row) in self.rows.iter().enumerate() {
-            let is_same = |other: &&Row| other.function == row.function && other.path == row.path;
+            let is_same = |other: &&ReadoutRow| other.function == row.function && other.path == row.path;
             let before = self.rows[..place].iter().filter(is_same).count() as u64;
             let several = self.rows.iter().filter(is_same).count() > 1;
             let stream = Stream { cycle: several.then_some(before), ..common.clone() };
@@ -288,7 +288,7 @@ fn blank(test: &str) -> Record {
 
 const NOTE: &str = "imported from the output of sis8300drv_threads: figures have one decimal, and only means";
 
-impl Row {
+impl ReadoutRow {
     fn record(&self, stream: Stream, known: &Parameters) -> Record {
         // The block says how many samples it was, where the row's rounded size agrees.
         let samples = known.samples.filter(|samples| (*samples as f64 * 2e-6 - self.size_mb).abs() <= ROUNDING + 1e-9);

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use pciescope_catalogue::{Catalogue, Event};
 use pciescope_core::{Comparison, Record};
 
-use super::Read;
-use super::perf_stat::Counted;
-use super::workload::{Amount, Direction, Moved};
+use super::Parsed;
+use super::perf_stat::EventTotal;
+use super::workload::{Amount, Direction, Traffic};
 
 /// What an event of a counter counts.
 struct Meaning {
@@ -19,17 +19,17 @@ struct Meaning {
 }
 
 /// The comparisons of every counter that saw a workload's traffic, with it.
-pub fn records(perf: &Read, moved: &[Moved]) -> Vec<Record> {
-    moved.iter().flat_map(|moved| compare(perf, moved)).map(|comparison| comparison.to_record()).collect()
+pub fn records(perf: &Parsed, traffic: &[Traffic]) -> Vec<Record> {
+    traffic.iter().flat_map(|traffic| compare(perf, traffic)).map(|comparison| comparison.to_record()).collect()
 }
 
 /// Whether a workload says a rate, and the text not how long it was counted: the two cannot be compared.
-pub fn lacks_elapsed(perf: &Read, moved: &[Moved]) -> bool {
-    perf.elapsed_s.is_none() && moved.iter().any(|moved| matches!(moved.amount, Amount::Rate(_)))
+pub fn lacks_elapsed(perf: &Parsed, traffic: &[Traffic]) -> bool {
+    perf.elapsed_s.is_none() && traffic.iter().any(|traffic| matches!(traffic.amount, Amount::Rate(_)))
 }
 
-fn compare(perf: &Read, moved: &Moved) -> Vec<Comparison> {
-    if lacks_elapsed(perf, std::slice::from_ref(moved)) {
+fn compare(perf: &Parsed, traffic: &Traffic) -> Vec<Comparison> {
+    if lacks_elapsed(perf, std::slice::from_ref(traffic)) {
         return Vec::new();
     }
     let mut rows = Vec::new();
@@ -37,7 +37,7 @@ fn compare(perf: &Read, moved: &Moved) -> Vec<Comparison> {
     let mut dies: BTreeMap<u32, Vec<(String, Comparison)>> = BTreeMap::new();
     // A control group's count is a part of the traffic.
     for counted in perf.counted.iter().filter(|counted| counted.cgroup.is_none()) {
-        let Some(meaning) = meaning(counted).filter(|meaning| meaning.direction == moved.direction) else { continue };
+        let Some(meaning) = meaning(counted).filter(|meaning| meaning.direction == traffic.direction) else { continue };
         let row = Comparison {
             counter: counted.event.clone(),
             count: counted.value,
@@ -45,7 +45,7 @@ fn compare(perf: &Read, moved: &Moved) -> Vec<Comparison> {
             parts: 1.0,
             counter_s: perf.elapsed_s.unwrap_or(0.0),
             running: counted.running,
-            ..of_workload(moved, perf.elapsed_s)
+            ..of_workload(traffic, perf.elapsed_s)
         };
         let Some(die) = meaning.die else {
             rows.push(row);
@@ -79,9 +79,9 @@ fn compare(perf: &Read, moved: &Moved) -> Vec<Comparison> {
 }
 
 /// The workload's side. A rate holds for the time that the counters were on: the workload runs on around them.
-fn of_workload(moved: &Moved, elapsed_s: Option<f64>) -> Comparison {
-    let workload = moved.name.clone();
-    match moved.amount {
+fn of_workload(traffic: &Traffic, elapsed_s: Option<f64>) -> Comparison {
+    let workload = traffic.name.clone();
+    match traffic.amount {
         Amount::Bytes { exact, printed, seconds } => Comparison {
             workload,
             workload_bytes: exact,
@@ -105,7 +105,7 @@ fn of_workload(moved: &Moved, elapsed_s: Option<f64>) -> Comparison {
 
 /// What a counter's event means; `None` for events that count no bytes of a port or of DRAM. perf's text has neither the PMU's
 /// events nor its identifier: the kind is found by the PMU's name and the event's.
-fn meaning(counted: &Counted) -> Option<Meaning> {
+fn meaning(counted: &EventTotal) -> Option<Meaning> {
     let (pmu, rest) = counted.event.split_once('/')?;
     let name = rest.split(['/', ',']).next()?;
     let kind = Catalogue::builtin().find(pmu, None, &[name])?;

@@ -13,7 +13,7 @@ pub enum Direction {
 
 /// What one workload moved one way.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Moved {
+pub struct Traffic {
     /// `fio read`, `bw_mem fwr`.
     pub name: String,
     /// Which way it went.
@@ -39,7 +39,7 @@ pub enum Amount {
 }
 
 /// Every workload that a transcript reports on, in its order. Several fio runs of one direction add up.
-pub fn parse(text: &str) -> Vec<Moved> {
+pub fn parse(text: &str) -> Vec<Traffic> {
     let mut all = fio(text);
     all.extend(bw_mem(text));
     all
@@ -48,13 +48,13 @@ pub fn parse(text: &str) -> Vec<Moved> {
 /// fio's `READ: bw=517MiB/s (542MB/s), ..., io=8192MiB (8590MB), run=15854-15854msec`, or that of fio 2,
 /// `READ: io=8192.0MB, aggrb=529114KB/s, ..., mint=15854msec, maxt=15854msec`; made exact by the requests issued where all
 /// were of one size.
-fn fio(text: &str) -> Vec<Moved> {
-    let mut all: Vec<Moved> = Vec::new();
+fn fio(text: &str) -> Vec<Traffic> {
+    let mut all: Vec<Traffic> = Vec::new();
     for (head, name, letter, direction) in
         [("READ:", "fio read", 'R', Direction::Read), ("WRITE:", "fio write", 'W', Direction::Write)]
     {
         let lines = text.lines().filter_map(|line| line.trim().strip_prefix(head)).filter(|line| line.contains("io="));
-        let totals: Vec<Total> = lines.filter_map(total).collect();
+        let totals: Vec<FioTotal> = lines.filter_map(total).collect();
         if totals.is_empty() {
             continue;
         }
@@ -63,20 +63,20 @@ fn fio(text: &str) -> Vec<Moved> {
         // Runs beside each other: the longest one.
         let seconds = totals.iter().map(|total| total.seconds).fold(0.0, f64::max);
         let exact = issued_bytes(text, letter).filter(|issued| (issued / said - 1.0).abs() < 0.02).unwrap_or(said);
-        all.push(Moved { name: name.to_owned(), direction, amount: Amount::Bytes { exact, printed, seconds } });
+        all.push(Traffic { name: name.to_owned(), direction, amount: Amount::Bytes { exact, printed, seconds } });
     }
     all
 }
 
 /// A line of fio's run status.
-struct Total {
+struct FioTotal {
     bytes: f64,
     /// In whole MB: a figure of gigabytes is rounded too much to be compared with.
     printed: Option<f64>,
     seconds: f64,
 }
 
-fn total(line: &str) -> Option<Total> {
+fn total(line: &str) -> Option<FioTotal> {
     let field = |name: &str| line.split(", ").find_map(|field| field.trim().strip_prefix(name));
     let io = field("io=")?;
     let (size, decimal) = io.split_once(" (").unwrap_or((io, ""));
@@ -86,7 +86,7 @@ fn total(line: &str) -> Option<Total> {
     let size = if is_binary { binary(size) } else { bytes(size) };
     let run = field("run=").or(field("maxt="));
     let run = run.and_then(|run| run.trim_end_matches("msec").rsplit('-').next()?.parse::<f64>().ok());
-    Some(Total { bytes: size?, printed, seconds: run.unwrap_or(0.0) / 1e3 })
+    Some(FioTotal { bytes: size?, printed, seconds: run.unwrap_or(0.0) / 1e3 })
 }
 
 /// Requests times their size, where the jobs' requests all had one size.
@@ -142,14 +142,14 @@ fn bytes(text: &str) -> Option<f64> {
 }
 
 /// bw_mem's `40960.00 20507.82`, megabytes and megabytes (10^6 bytes) a second, with the command line that says which test it was.
-fn bw_mem(text: &str) -> Option<Moved> {
+fn bw_mem(text: &str) -> Option<Traffic> {
     let command = text.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().skip_while(|word| !word.ends_with("bw_mem")).collect();
         words.get(1..)?.iter().find(|word| BW_MEM_TESTS.iter().any(|test| test.0 == **word)).copied()
     });
     let rate = text.lines().find_map(bw_mem_rate)?;
     let (test, direction) = *BW_MEM_TESTS.iter().find(|test| Some(test.0) == command)?;
-    Some(Moved { name: format!("bw_mem {test}"), direction, amount: Amount::Rate(rate * 1e6) })
+    Some(Traffic { name: format!("bw_mem {test}"), direction, amount: Amount::Rate(rate * 1e6) })
 }
 
 /// How many lines of bw_mem a text holds: with more than one it does not say which of them the counters saw.
@@ -194,7 +194,7 @@ mod tests {
                     \x20    issued rwts: total=103411,0,0,0 short=0,0,0,0 dropped=0,0,0,0\n\
                     \x20  READ: bw=517MiB/s (542MB/s), 517MiB/s-517MiB/s, io=101GiB (108GB), run=200120-200120msec\n";
         let amount = Amount::Bytes { exact: 103_411.0 * 1_048_576.0, printed: None, seconds: 200.12 };
-        assert_eq!(parse(text), [Moved { name: "fio read".to_owned(), direction: Direction::Read, amount }]);
+        assert_eq!(parse(text), [Traffic { name: "fio read".to_owned(), direction: Direction::Read, amount }]);
         // Sizes that differ cannot be counted by requests.
         let mixed = text.replace("(R) 1024KiB-1024KiB", "(R) 4096B-1024KiB");
         let Amount::Bytes { exact, .. } = parse(&mixed)[0].amount else { panic!("fio gives bytes") };
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(parse(line), []);
         let text = format!("# numactl --cpubind=0 --membind=0 ./bw_mem 40960M rd\n{line}");
         let amount = Amount::Rate(20_507.82e6);
-        assert_eq!(parse(&text), [Moved { name: "bw_mem rd".to_owned(), direction: Direction::Read, amount }]);
+        assert_eq!(parse(&text), [Traffic { name: "bw_mem rd".to_owned(), direction: Direction::Read, amount }]);
     }
 
     #[test]

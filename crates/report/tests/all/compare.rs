@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pciescope_core::record::SCHEMA;
 use pciescope_core::{Cpu, Histogram, Identity, Instance, Interval, Method, Metric, Record, Target};
-use pciescope_report::compare::{Cell, Judgement, Names, Options, Verdict, brief, compare, lines, names, render};
+use pciescope_report::compare::{Cell, Criteria, Judgement, Names, Verdict, brief, compare, lines, names, render};
 use pciescope_report::import::{self, Format};
 
 /// Pairs of sides in each row of the table of rates.
@@ -127,7 +127,7 @@ fn latency(histogram: Histogram, run: u64, cpu: u32, quantum_ns: f64) -> Record 
 }
 
 fn plain(a: &[Record], b: &[Record]) -> Judgement {
-    compare(a, b, &Options::default())
+    compare(a, b, &Criteria::default())
 }
 
 fn has_alarm(judgement: &Judgement) -> bool {
@@ -140,7 +140,7 @@ fn shows(judgement: &Judgement, name: &str, verdict: Verdict) -> bool {
 }
 
 /// How many of the pairs `is_found` is true for; A has even seeds and B odd ones.
-fn rate(made: (&Made, &Made), runs: u64, cpus: u32, options: &Options, is_found: impl Fn(&Judgement) -> bool) -> u64 {
+fn rate(made: (&Made, &Made), runs: u64, cpus: u32, options: &Criteria, is_found: impl Fn(&Judgement) -> bool) -> u64 {
     let pair = |n: u64| compare(&made.0.side(2 * n, runs, cpus), &made.1.side(2 * n + 1, runs, cpus), options);
     (0..PAIRS).filter(|&n| is_found(&pair(n))).count() as u64
 }
@@ -152,10 +152,10 @@ const MOST_FALSE: u64 = 20;
 #[test]
 fn rates_of_false_alarms_stay_below_what_is_promised() {
     let print = |what: &str, form: Form, alarms: u64| println!("| {what} | {form:?} | {alarms} of {PAIRS} |");
-    let bare = Options { margin: 0.0, ..Options::default() };
+    let bare = Criteria { margin: 0.0, ..Criteria::default() };
     for form in FORMS {
         let made = Made::of(form);
-        let alarms = rate((&made, &made), 1, form.cpus().max(2), &Options::default(), has_alarm);
+        let alarms = rate((&made, &made), 1, form.cpus().max(2), &Criteria::default(), has_alarm);
         print("A/A, a run a side", form, alarms);
         assert!(alarms <= 1, "{form:?}: {alarms} alarms; the margin leaves room for hardly any");
         let alarms = rate((&made, &made), 1, form.cpus(), &bare, has_alarm);
@@ -163,13 +163,13 @@ fn rates_of_false_alarms_stay_below_what_is_promised() {
         assert!(alarms <= MOST_FALSE, "{form:?}: {alarms}");
         // Runs that lie three times as far apart as is assumed: the runs themselves have to say so.
         let wild = Made { jitter: 0.015, samples: 500, ..Made::of(form) };
-        let alarms = rate((&wild, &wild), 4, form.cpus(), &Options::default(), has_alarm);
+        let alarms = rate((&wild, &wild), 4, form.cpus(), &Criteria::default(), has_alarm);
         print("A/A, 4 runs a side that differ by 1.5 %", form, alarms);
         assert!(alarms <= MOST_FALSE, "{form:?}: {alarms}");
         // Ten calm runs must not speak for three wild ones.
         let calm = Made { jitter: 0.002, samples: 500, ..Made::of(form) };
         let wild = Made { jitter: 0.03, samples: 500, ..Made::of(form) };
-        for (what, options) in [("", &Options::default()), (", margin 0", &bare)] {
+        for (what, options) in [("", &Criteria::default()), (", margin 0", &bare)] {
             let pair = |n: u64| {
                 let cpus = form.cpus();
                 compare(&calm.side(2 * n, 10, cpus), &wild.side(2 * n + 1, 3, cpus), options)
@@ -189,13 +189,13 @@ fn rates_of_detection() {
         let slower = Made { factor: 1.05, ..Made::of(form) };
         let faster = Made { factor: 0.95, ..Made::of(form) };
         let little = Made { factor: 1.01, ..Made::of(form) };
-        let found = rate((&made, &slower), 1, form.cpus(), &Options::default(), |j| shows(j, "p50", Verdict::Slower));
+        let found = rate((&made, &slower), 1, form.cpus(), &Criteria::default(), |j| shows(j, "p50", Verdict::Slower));
         print("median 5 % slower", form, found);
         assert!(found >= 190, "{form:?}: {found}");
-        let found = rate((&made, &faster), 1, form.cpus(), &Options::default(), |j| shows(j, "p50", Verdict::Faster));
+        let found = rate((&made, &faster), 1, form.cpus(), &Criteria::default(), |j| shows(j, "p50", Verdict::Faster));
         print("median 5 % faster", form, found);
         assert!(found >= 190, "{form:?}: {found}");
-        let alarms = rate((&made, &little), 1, form.cpus(), &Options::default(), has_alarm);
+        let alarms = rate((&made, &little), 1, form.cpus(), &Criteria::default(), has_alarm);
         print("1 % slower, within the margin: alarms", form, alarms);
         assert!(alarms <= 2, "{form:?}: {alarms}");
     }
@@ -442,7 +442,7 @@ fn a_form_that_changes_without_the_quantiles_is_found() {
 fn a_shift_is_no_change_of_form() {
     let (a, b) =
         (Made::of(Form::Correlated).side(2, 1, 1), Made { factor: 1.04, ..Made::of(Form::Correlated) }.side(3, 1, 1));
-    let wide = Options { spread: 0.02, ..Options::default() };
+    let wide = Criteria { spread: 0.02, ..Criteria::default() };
     let judgement = compare(&a, &b, &wide);
     assert_eq!(judgement.cells[0].verdict, Verdict::Unclear);
     assert!(judgement.cells[0].shape.unwrap().displaced < 0.05);
@@ -477,7 +477,7 @@ fn what_cannot_be_compared_is_not() {
     assert_eq!(judgement.cells[0].verdict, Verdict::Incomparable);
     assert!(!judgement.is_comparable() && judgement.cells[0].shifts.is_empty());
     assert!(judgement.doubts.iter().any(|doubt| doubt.text.contains("accesses per sample: A 1; B 8")));
-    let forced = compare(&a, &b, &Options { is_forced: true, ..Options::default() });
+    let forced = compare(&a, &b, &Criteria { is_forced: true, ..Criteria::default() });
     assert_eq!(forced.cells[0].verdict, Verdict::Slower);
     b[0].method.as_mut().unwrap().batch = 1;
     b[0].method.as_mut().unwrap().emulated = true;
@@ -568,10 +568,10 @@ fn what_appears_or_falls_to_0_is_found() {
     }
     // Whoever says that runs may differ by half, or that such a change does not matter, is believed.
     let judged =
-        |options: Options| compare(&once(1, "x", 90.0, "1"), &once(2, "x", 900.0, "1"), &options).cells[0].verdict;
-    assert_eq!(judged(Options::default()), Verdict::More);
-    assert_eq!(judged(Options { spread: 1.0, ..Options::default() }), Verdict::Unclear);
-    assert_eq!(judged(Options { margin: 12.0, ..Options::default() }), Verdict::Unclear);
+        |options: Criteria| compare(&once(1, "x", 90.0, "1"), &once(2, "x", 900.0, "1"), &options).cells[0].verdict;
+    assert_eq!(judged(Criteria::default()), Verdict::More);
+    assert_eq!(judged(Criteria { spread: 1.0, ..Criteria::default() }), Verdict::Unclear);
+    assert_eq!(judged(Criteria { margin: 12.0, ..Criteria::default() }), Verdict::Unclear);
 }
 
 /// How many events a process of this mean rate had: of bursts of up to 10 each.
@@ -663,7 +663,7 @@ fn an_interval_counts_by_its_length_as_in_report() {
         pciescope_report::print::terminal::render(&a)
     );
     let options =
-        Options { limits: vec!["rx_bytes_per_s > +10%".parse().unwrap()], is_strict: true, ..Options::default() };
+        Criteria { limits: vec!["rx_bytes_per_s > +10%".parse().unwrap()], is_strict: true, ..Criteria::default() };
     assert!(compare(&a, &b, &options).rulings[0].exceeded.is_empty());
     // Where no logarithm is possible the same holds.
     let shares = |run, intervals: &[(f64, f64)]| of_lengths(run, intervals, "rx_link_share", "%");
@@ -776,7 +776,7 @@ fn a_verified_counter_is_compared_by_its_ratio() {
 }
 
 fn limited(a: &[Record], b: &[Record], limit: &str) -> (usize, usize, usize) {
-    let judgement = compare(a, b, &Options { limits: vec![limit.parse().unwrap()], ..Options::default() });
+    let judgement = compare(a, b, &Criteria { limits: vec![limit.parse().unwrap()], ..Criteria::default() });
     let ruling = &judgement.rulings[0];
     (ruling.exceeded.len(), ruling.unproven.len(), ruling.undecided)
 }
@@ -820,7 +820,7 @@ fn a_loss_that_is_no_number_decides_nothing() {
         records[1].metrics.insert("samples_lost".to_owned(), Metric::of(lost, "1"));
         records
     };
-    let options = Options { limits: vec!["loss > 0".parse().unwrap()], ..Options::default() };
+    let options = Criteria { limits: vec!["loss > 0".parse().unwrap()], ..Criteria::default() };
     for (lost, is_undecided) in [(0.0, false), (f64::NAN, true), (f64::INFINITY, true), (-1.0, true)] {
         let judgement = compare(&side(2, 0.0), &side(3, lost), &options);
         assert_eq!(judgement.rulings[0].is_undecided(), is_undecided, "{lost}");
@@ -856,7 +856,7 @@ fn a_figure_that_only_b_has_is_held_against_limits_on_itself() {
     b[1].metrics.insert("raw_samples_lost".to_owned(), Metric::of(7.0, "1"));
     b[1].histograms.insert("latency".to_owned(), made.histogram(&mut Random(9), 2400.0));
     let ruled = |limit: &str| {
-        let judgement = compare(&a, &b, &Options { limits: vec![limit.parse().unwrap()], ..Options::default() });
+        let judgement = compare(&a, &b, &Criteria { limits: vec![limit.parse().unwrap()], ..Criteria::default() });
         let text = render(&judgement, &Names { a: "a".to_owned(), b: "b".to_owned() }, false);
         assert_eq!(judgement.is_failed(), text.contains("EXCEEDED: --fail-if"), "{text}");
         assert_eq!(judgement.is_failed(), text.contains("exceeded: mmio-read"), "{text}");
@@ -868,7 +868,7 @@ fn a_figure_that_only_b_has_is_held_against_limits_on_itself() {
     assert_eq!(ruled("median > +50%"), (false, 0, 1), "a change is from A");
     // Beyond the limit as it stands, but not with its interval: some 2400 ns.
     assert_eq!(ruled("median > 2390ns"), (false, 1, 2));
-    let strict = Options { limits: vec!["median > 2390ns".parse().unwrap()], is_strict: true, ..Options::default() };
+    let strict = Criteria { limits: vec!["median > 2390ns".parse().unwrap()], is_strict: true, ..Criteria::default() };
     assert!(compare(&a, &b, &strict).is_failed());
 }
 
@@ -883,7 +883,7 @@ fn what_b_did_not_measure_leaves_a_limit_undecided() {
         records
     };
     let missing = |a: &[Record], b: &[Record]| {
-        let options = Options { limits: vec!["median > +10%".parse().unwrap()], ..Options::default() };
+        let options = Criteria { limits: vec!["median > +10%".parse().unwrap()], ..Criteria::default() };
         let judgement = compare(a, b, &options);
         assert_eq!(judgement.rulings[0].is_undecided(), !judgement.rulings[0].missing.is_empty());
         judgement.rulings[0].missing.len()
@@ -981,7 +981,7 @@ fn the_table_is_the_golden_one() {
     let a = Made::of(Form::Tail).side(2, 1, 4);
     let mut b = Made { factor: 1.05, ..Made::of(Form::Tail) }.side(3, 1, 4);
     b.remove(0);
-    let options = Options { limits: vec!["p99 > +3%".parse().unwrap()], ..Options::default() };
+    let options = Criteria { limits: vec!["p99 > +3%".parse().unwrap()], ..Criteria::default() };
     let names = Names { a: "before.jsonl".to_owned(), b: "after.jsonl".to_owned() };
     let got = render(&compare(&a, &b, &options), &names, false);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/records/compare.txt");

@@ -2,7 +2,7 @@
 
 use pciescope_core::loss::{self, LOSSES, Loss, LossKind, Of};
 use pciescope_core::{Metric, Record};
-use pciescope_report::compare::{Options, compare};
+use pciescope_report::compare::{Criteria, compare};
 use pciescope_report::print::terminal;
 use pciescope_report::{facts, html, model, table};
 
@@ -54,7 +54,7 @@ fn outputs(loss: &Loss, count: f64) -> [(&'static str, bool); 5] {
         _ => good.contains("none of "),
     };
     let limits = vec!["loss > 0".parse().unwrap()];
-    let judgement = compare(&run_of(loss, 0.0), &records, &Options { limits, ..Options::default() });
+    let judgement = compare(&run_of(loss, 0.0), &records, &Criteria { limits, ..Criteria::default() });
     // A doubt is no failure, and no output keeps it to itself.
     if count > 0.0 && loss.kind == LossKind::Doubtful {
         assert!(terminal.contains(&format!("{YELLOW}{words}")), "{terminal}");
