@@ -76,6 +76,14 @@ impl Bench {
         u64::from(self.get(CYCLE_CNT_HIGH)) << 32 | u64::from(self.get(CYCLE_CNT_LOW))
     }
 
+    fn sets(&mut self, all: &[(u64, u32)]) {
+        all.iter().for_each(|(offset, value)| self.set(*offset, *value));
+    }
+
+    fn tells(&mut self, commands: &[&str]) {
+        commands.iter().for_each(|command| self.tell(command));
+    }
+
     fn tell(&mut self, command: &str) {
         let words: Vec<&str> = command.split(' ').collect();
         assert_eq!(self.bank.command(self.now_ns, &words), Ok(()), "{command}");
@@ -164,8 +172,7 @@ fn a_counter_counts_while_the_pmu_runs_and_it_is_enabled() {
 #[test]
 fn start_stop_and_reset_are_for_the_whole_sub_channel() {
     let mut bench = Bench::counting(&[HIF_RD, HIF_WR]);
-    bench.tell("add hif_rd 5");
-    bench.tell("add hif_wr 6");
+    bench.tells(&["add hif_rd 5", "add hif_wr 6"]);
     bench.pass(1000);
     assert_eq!((bench.counter(0), bench.counter(1), bench.cycle()), (5, 6, 500));
     bench.set(CNT_CTRL, CNT_CTRL_RST);
@@ -218,13 +225,11 @@ fn a_preload_outside_test_mode_or_of_no_common_counter_is_ignored() {
     let mut bench = Bench::new();
     bench.set(CNT_PRELOAD, 5);
     for test in [1, 18, 35, u32::MAX] {
-        bench.set(TEST_CTRL, test);
-        bench.set(CNT_PRELOAD, 5);
+        bench.sets(&[(TEST_CTRL, test), (CNT_PRELOAD, 5)]);
     }
     assert!((0..COUNTERS).all(|number| bench.counter(number) == 0));
     bench.preload(15, 5);
-    bench.set(CNT_PRELOAD, 6);
-    bench.set(COMMON_COUNTER + 60, 7);
+    bench.sets(&[(CNT_PRELOAD, 6), (COMMON_COUNTER + 60, 7)]);
     assert_eq!(bench.counter(15), 5, "the counter itself is read-only");
 }
 
@@ -291,8 +296,7 @@ fn a_counter_can_hold_at_its_end() {
     assert_eq!(bench.bank.ledger()["overflows"], 2);
     bench.preload(0, 0);
     bench.set(OV_INTR_CLR, 1 << 8);
-    bench.tell("limit wrap");
-    bench.tell("add hif_rd 4");
+    bench.tells(&["limit wrap", "add hif_rd 4"]);
     assert_eq!((bench.counter(0), bench.bank.is_asserted()), (4, false));
     assert_eq!(bench.bank.ledger()["events"]["hif_rd"]["counted"]["0"], 1007);
 }
@@ -352,8 +356,7 @@ fn a_torn_carry_can_be_forced_and_is_counted() {
 #[test]
 fn a_status_bit_can_come_later_than_its_wrap() {
     let mut bench = Bench::counting(&[HIF_RD, HIF_WR]);
-    bench.tell("lag 2");
-    bench.tell("add hif_rd 0x100000003");
+    bench.tells(&["lag 2", "add hif_rd 0x100000003"]);
     assert_eq!((bench.counter(0), bench.bank.is_asserted()), (3, false));
     assert_eq!(bench.bank.ledger()["late"], 1);
     let reads: Vec<u32> = (0..2).map(|_| bench.get(OV_INTR_STATUS)).collect();
@@ -369,13 +372,10 @@ fn a_status_bit_can_come_later_than_its_wrap() {
     assert_eq!(bench.get(OV_INTR_STATUS), 1 << 9);
     // Without the setting, what has waited is there at once, and a reset forgets it.
     bench.set(OV_INTR_CLR, u32::MAX);
-    bench.tell("add hif_wr 0x100000000");
-    bench.tell("lag 0");
+    bench.tells(&["add hif_wr 0x100000000", "lag 0"]);
     assert_eq!(bench.get(OV_INTR_STATUS), 1 << 9);
     bench.set(OV_INTR_CLR, u32::MAX);
-    bench.tell("lag 1");
-    bench.tell("add hif_wr 0x100000000");
-    bench.tell("power-cycle");
+    bench.tells(&["lag 1", "add hif_wr 0x100000000", "power-cycle"]);
     assert_eq!((bench.get(OV_INTR_STATUS), bench.get(OV_INTR_STATUS)), (0, 0));
     assert_eq!(bench.bank.ledger()["overflows"], 4);
 }
@@ -483,8 +483,7 @@ fn the_registers_that_answer_an_interrupt_are_known() {
 #[test]
 fn a_function_reset_keeps_settings_and_ledger_and_a_reset_keeps_nothing() {
     let mut bench = Bench::counting(&[0x0c]);
-    bench.tell("rate op_is_activate 1000");
-    bench.tell("limit hold");
+    bench.tells(&["rate op_is_activate 1000", "limit hold"]);
     bench.pass(SECOND);
     bench.dma(5, 0, 0);
     bench.now_ns += SECOND;
@@ -626,8 +625,7 @@ proptest! {
         accesses in prop::collection::vec((any::<u64>(), 0..WINDOW + 16, 0..9_usize, any::<u64>(), any::<bool>()), 0..60),
     ) {
         let mut bench = Bench::new();
-        bench.tell(&format!("rate hif_rd {}", u64::MAX));
-        bench.tell("torn on");
+        bench.tells(&[&format!("rate hif_rd {}", u64::MAX), "torn on"]);
         for (now, offset, len, value, is_write) in accesses {
             let mut bytes = value.to_le_bytes();
             if is_write { bench.bank.write(now, offset, &bytes[..len]) } else { bench.bank.read(now, offset, &mut bytes[..len]) }

@@ -74,10 +74,7 @@ impl Driver {
     }
 
     fn enable(&mut self) {
-        self.write(AQA, u32::from(ENTRIES - 1) * 0x1_0001);
-        self.write(ASQ, 0);
-        self.write(ACQ, QUEUES as u32);
-        self.write(CC, 0x0046_0001);
+        self.writes(&[(AQA, u32::from(ENTRIES - 1) * 0x1_0001), (ASQ, 0), (ACQ, QUEUES as u32), (CC, 0x0046_0001)]);
         assert_eq!(self.read(CSTS), CSTS_READY);
         self.pairs = [Pair { tail: 0, head: 0, phase: true }; 4];
     }
@@ -121,6 +118,22 @@ impl Driver {
 
     fn write(&mut self, offset: u64, value: u32) {
         self.disk.bar_write(self.now, 0, offset, &value.to_le_bytes(), &mut self.machine);
+    }
+
+    fn writes(&mut self, all: &[(u64, u32)]) {
+        all.iter().for_each(|(offset, value)| self.write(*offset, *value));
+    }
+
+    fn put_flush(&mut self) -> u16 {
+        self.put(1, 0x00, 1, [0, 0], [0; 3])
+    }
+
+    /// Puts a command into a queue, and lets the disk work on it.
+    fn issue(&mut self, queue: u16, opcode: u8, namespace: u32, prps: [u64; 2], dwords: [u32; 3]) -> u16 {
+        let id = self.put(queue, opcode, namespace, prps, dwords);
+        self.ring(queue);
+        self.settle();
+        id
     }
 
     /// Puts a command into a queue, without telling of it.
@@ -177,9 +190,7 @@ impl Driver {
 
     /// One command from start to end.
     fn run(&mut self, queue: u16, opcode: u8, namespace: u32, prps: [u64; 2], dwords: [u32; 3]) -> Done {
-        let id = self.put(queue, opcode, namespace, prps, dwords);
-        self.ring(queue);
-        self.settle();
+        let id = self.issue(queue, opcode, namespace, prps, dwords);
         let done = self.take(queue).expect("a command is completed");
         assert_eq!((done.id, done.queue), (id, queue));
         done
@@ -222,8 +233,7 @@ fn the_registers_are_those_of_the_specification() {
     assert_eq!(u64::from_le_bytes(cap), 0x0000_0020_1401_03ff);
     assert_eq!(driver.read(VS), 0x0001_0400);
     assert_eq!((driver.read(CC), driver.read(CSTS), driver.read(AQA)), (0, 0, 0));
-    driver.write(ASQ, 0x1234_5fff);
-    driver.write(ASQ_HIGH, 7);
+    driver.writes(&[(ASQ, 0x1234_5fff), (ASQ_HIGH, 7)]);
     assert_eq!((driver.read(ASQ), driver.read(ASQ_HIGH)), (0x1234_5000, 7), "the admin queue lies on a page");
     driver.write(AQA, u32::MAX);
     assert_eq!(driver.read(AQA), 0x0fff_0fff);
@@ -253,8 +263,7 @@ fn an_access_that_no_register_has_is_answered_by_nobody() {
 fn a_controller_that_cannot_be_enabled_says_so() {
     for (aqa, cc) in [(0, 1), (0x001f_0000, 1), (0x001f_001f, 0x81), (0x001f_001f, 0x11), (0x001f_001f, 0x0801)] {
         let mut driver = Driver::cold();
-        driver.write(AQA, aqa);
-        driver.write(CC, cc);
+        driver.writes(&[(AQA, aqa), (CC, cc)]);
         assert_eq!(driver.read(CSTS), CSTS_FATAL, "AQA {aqa:#x} CC {cc:#x}");
         assert_eq!(driver.disk.next_work(), None);
         driver.write(CC, 0);
@@ -265,15 +274,11 @@ fn a_controller_that_cannot_be_enabled_says_so() {
 #[test]
 fn a_queue_outside_of_memory_is_fatal_until_the_controller_is_reset() {
     let mut driver = Driver::enabled();
-    driver.write(CC, 0);
-    driver.write(ASQ_HIGH, 1);
-    driver.write(CC, 1);
-    driver.write(DOORBELLS, 1);
+    driver.writes(&[(CC, 0), (ASQ_HIGH, 1), (CC, 1), (DOORBELLS, 1)]);
     driver.settle();
     assert_eq!(driver.read(CSTS), CSTS_READY | CSTS_FATAL);
     assert!(driver.ledger()["violations"][0].as_str().unwrap().contains("submission queue 0"));
-    driver.write(CC, 0);
-    driver.write(ASQ_HIGH, 0);
+    driver.writes(&[(CC, 0), (ASQ_HIGH, 0)]);
     driver.enable();
     assert_eq!(driver.admin(0x06, 0, DATA, [1, 0, 0]).code, 0);
 }
@@ -460,9 +465,7 @@ fn a_rate_takes_its_time_and_no_more() {
     driver.settle();
     assert_eq!(driver.take(1).map(|done| done.id), Some(1));
     driver.now = start + 3_000_000;
-    driver.put(1, 0x02, 1, [DATA, 0], [2, 0, 0]);
-    driver.ring(1);
-    driver.settle();
+    driver.issue(1, 0x02, 1, [DATA, 0], [2, 0, 0]);
     assert_eq!(driver.disk.next_work(), Some(start + 4_000_000));
     driver.disk.command("rate none").unwrap();
     driver.settle();
@@ -499,12 +502,12 @@ fn rings_wrap_and_a_full_completion_queue_waits() {
     }
     // More than the completion queue holds, in two pieces; nothing is taken out meanwhile.
     for _ in 0..ENTRIES - 1 {
-        driver.put(1, 0x00, 1, [0, 0], [0; 3]);
+        driver.put_flush();
     }
     driver.ring(1);
     driver.settle();
     for _ in 0..5 {
-        driver.put(1, 0x00, 1, [0, 0], [0; 3]);
+        driver.put_flush();
     }
     driver.ring(1);
     driver.settle();
@@ -520,10 +523,10 @@ fn rings_wrap_and_a_full_completion_queue_waits() {
 #[test]
 fn one_message_is_under_way_at_a_time_and_masks_hold_it_back() {
     let mut driver = Driver::ready(1);
-    driver.put(1, 0x00, 1, [0, 0], [0; 3]);
+    driver.put_flush();
     driver.ring(1);
     driver.disk.work(driver.now, &mut driver.machine);
-    driver.put(1, 0x00, 1, [0, 0], [0; 3]);
+    driver.put_flush();
     driver.ring(1);
     driver.disk.work(driver.now, &mut driver.machine);
     assert_eq!(driver.machine.vectors(), [1], "the first has not gone out");
@@ -537,9 +540,7 @@ fn one_message_is_under_way_at_a_time_and_masks_hold_it_back() {
     driver.settle();
     assert_eq!(driver.machine.vectors(), [1], "everything was taken");
     driver.write(INTMS, 1 << 1);
-    driver.put(1, 0x00, 1, [0, 0], [0; 3]);
-    driver.ring(1);
-    driver.settle();
+    driver.issue(1, 0x00, 1, [0, 0], [0; 3]);
     driver.write(INTMC, 1 << 1);
     driver.settle();
     assert_eq!(driver.machine.vectors(), [1, 1]);
@@ -584,8 +585,7 @@ fn doorbells_that_cannot_be_are_reported_as_events() {
     driver.write(DOORBELLS + 8, ENTRIES.into());
     driver.settle();
     assert_eq!(driver.take(0).map(|done| (done.result, done.code)), Some((0x0001_0100, 0)));
-    driver.write(DOORBELLS + 8 * 9 + 4, 0);
-    driver.write(DOORBELLS + 0x1000, 0);
+    driver.writes(&[(DOORBELLS + 8 * 9 + 4, 0), (DOORBELLS + 0x1000, 0)]);
     driver.settle();
     assert_eq!(driver.take(0).map(|done| done.result), Some(0x0001_0000));
     assert_eq!(driver.take(0), None, "one event for both");
@@ -631,9 +631,7 @@ fn a_removed_disk_is_silent_and_comes_back_with_its_medium() {
     driver.machine.write_memory(DATA, &[0xab; 512]).unwrap();
     assert_eq!(driver.transfer(0x01, 77, 1, [DATA, 0]), 0);
     driver.disk.command("rate 1kB").unwrap();
-    driver.put(1, 0x02, 1, [DATA, 0], [77, 0, 0]);
-    driver.ring(1);
-    driver.settle();
+    driver.issue(1, 0x02, 1, [DATA, 0], [77, 0, 0]);
     driver.disk.command("remove").unwrap();
     let before = Driver::port(&driver.traffic).totals();
     assert!(driver.disk.is_gone());
@@ -667,7 +665,7 @@ fn a_removed_disk_is_silent_and_comes_back_with_its_medium() {
 fn without_bus_mastering_nothing_moves() {
     let mut driver = Driver::ready(1);
     driver.disk.config_write(4, &[2, 0]);
-    driver.put(1, 0x00, 1, [0, 0], [0; 3]);
+    driver.put_flush();
     driver.ring(1);
     assert_eq!(driver.disk.next_work(), None);
     driver.disk.work(u64::MAX, &mut driver.machine);

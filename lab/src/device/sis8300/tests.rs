@@ -70,6 +70,20 @@ impl Driver {
         self.board.bar_write(self.now, 0, word * 4, &value.to_le_bytes(), &mut self.machine);
     }
 
+    fn writes(&mut self, all: &[(u64, u32)]) {
+        all.iter().for_each(|(word, value)| self.write(*word, *value));
+    }
+
+    /// Writes to a chip behind a serial port, and waits until it is shifted out.
+    fn shift(&mut self, word: u64, value: u32) {
+        self.write(word, value);
+        self.now += 2_000;
+    }
+
+    fn tells(&mut self, commands: &[&str]) {
+        commands.iter().for_each(|command| drop(self.tell(command)));
+    }
+
     fn tell(&mut self, command: &str) -> Value {
         self.board.set_clock(self.now);
         self.board.command(command).unwrap_or_else(|err| panic!("{err}"))
@@ -116,11 +130,7 @@ impl Driver {
     }
 
     fn start_dma(&mut self, host: u64, card: u32, len: u32) {
-        self.write(0x200, host as u32);
-        self.write(0x201, (host >> 32) as u32);
-        self.write(0x202, card);
-        self.write(0x203, len);
-        self.write(0x204, 1);
+        self.writes(&[(0x200, host as u32), (0x201, (host >> 32) as u32), (0x202, card), (0x203, len), (0x204, 1)]);
     }
 
     /// Reads card memory by DMA and gives how long it took.
@@ -182,32 +192,25 @@ fn chips_behind_the_serial_ports_keep_what_they_get() {
     driver.write(0x41, 1 << 30 | 1 << 24 | 0x45 << 8 | 0x1d);
     assert_eq!(driver.read(0x41) >> 31, 1, "busy while it is shifted out");
     driver.now += 2_000;
-    driver.write(0x41, 1 << 30 | 1 << 23 | 1 << 24 | 0x45 << 8);
-    driver.now += 2_000;
+    driver.shift(0x41, 1 << 30 | 1 << 23 | 1 << 24 | 0x45 << 8);
     assert_eq!(driver.read(0x41), 0x1d);
-    driver.write(0x41, 1 << 30 | 1 << 23 | 0x45 << 8);
-    driver.now += 2_000;
+    driver.shift(0x41, 1 << 30 | 1 << 23 | 0x45 << 8);
     assert_eq!(driver.read(0x41) & 0xff, 0, "the other chip has registers of its own");
     for (register, value) in [(0x14, 0x40), (0x16, 0x00), (0xff, 0x01)] {
-        driver.write(0x48, 4 << 24 | register << 8 | value);
-        driver.now += 2_000;
+        driver.shift(0x48, 4 << 24 | register << 8 | value);
     }
-    driver.write(0x48, 4 << 24 | 1 << 23 | 0x14 << 8);
-    driver.now += 2_000;
+    driver.shift(0x48, 4 << 24 | 1 << 23 | 0x14 << 8);
     assert_eq!(driver.read(0x48), 4 << 24 | 0x40);
-    driver.write(0x48, 0x15 << 8);
-    driver.write(0x48, 0x16 << 8);
+    driver.writes(&[(0x48, 0x15 << 8), (0x48, 0x16 << 8)]);
     assert_eq!(driver.ledger()["violations"], json!(["0x48 <- 0x1600 while it is busy"]));
 }
 
 #[test]
 fn the_key_registers_set_and_clear_and_the_master_reset_clears_all() {
     let mut driver = Driver::new(Model::L);
-    driver.write(0x04, 3);
-    driver.write(0x04, 2 << 16);
+    driver.writes(&[(0x04, 3), (0x04, 2 << 16)]);
     assert_eq!(driver.read(0x04), 1);
-    driver.write(0x220, 0xc003);
-    driver.write(0x220, 0x4000 << 16);
+    driver.writes(&[(0x220, 0xc003), (0x220, 0x4000 << 16)]);
     assert_eq!(driver.read(0x220), 0x8003);
     driver.write(0x450, 0x1234_5678);
     assert_eq!(driver.read(0x450), 0x1234_5678);

@@ -47,10 +47,7 @@ fn memory_that_nothing_reached_is_acquisition_0() {
 fn the_start_is_latched_and_the_second_one_counts_on() {
     let mut driver = Driver::new(Model::L);
     driver.set_up(1, 2, 1 << 11);
-    driver.write(0x12, 1 << 8);
-    driver.write(0x120, 0x100);
-    driver.write(0x10, 2);
-    driver.write(0x120, 0x200);
+    driver.writes(&[(0x12, 1 << 8), (0x120, 0x100), (0x10, 2), (0x120, 0x200)]);
     for number in 1..=2u32 {
         driver.tell("trigger shot");
         driver.run();
@@ -68,9 +65,7 @@ fn the_start_is_latched_and_the_second_one_counts_on() {
 fn the_ku_stores_even_blocks_only() {
     let mut driver = Driver::new(Model::Ku);
     driver.set_up(1, 4, 0);
-    driver.write(0x12a, 2);
-    driver.write(0x120, 5);
-    driver.write(0x10, 1);
+    driver.writes(&[(0x12a, 2), (0x120, 5), (0x10, 1)]);
     driver.run();
     assert_eq!(driver.read(0x120), 8, "from block 4, 4 blocks");
     assert_eq!(driver.ledger()["acquisitions"]["last"][0]["samples"], 64);
@@ -117,10 +112,7 @@ fn lines_and_edges_are_chosen() {
     ] {
         let mut driver = Driver::new(Model::L);
         driver.set_up(1, 1, control);
-        driver.write(0x12, mlvds);
-        driver.write(0x13, front);
-        driver.write(0x100, setup);
-        driver.write(0x10, 2);
+        driver.writes(&[(0x12, mlvds), (0x13, front), (0x100, setup), (0x10, 2)]);
         driver.tell("trigger shot");
         let start = driver.now + 1;
         driver.run_until(start + 50_000);
@@ -134,8 +126,7 @@ fn lines_and_edges_are_chosen() {
 fn a_stop_keeps_what_was_sampled_and_tells_nobody() {
     let mut driver = Driver::new(Model::L);
     driver.set_up(0b11, 1000, 0);
-    driver.write(0x220, 0x4000);
-    driver.write(0x10, 1);
+    driver.writes(&[(0x220, 0x4000), (0x10, 1)]);
     let start = driver.now;
     // 160 samples at 250/3 MHz.
     driver.run_until(start + 160 * 12);
@@ -163,16 +154,12 @@ fn the_clock_comes_through_multiplexer_and_divider() {
     };
     driver.set_up(1, 100, 0);
     assert_eq!(time(&mut driver), Some(1600 * 12));
-    driver.write(0x41, 1 << 30 | 0x56 << 8 | 0x10);
-    driver.now += 2_000;
+    driver.shift(0x41, 1 << 30 | 0x56 << 8 | 0x10);
     assert_eq!(time(&mut driver), Some(1600 * 12), "not before the update");
-    driver.write(0x41, 1 << 30 | 0x56 << 8 | 0x33);
-    driver.now += 2_000;
-    driver.write(0x41, 1 << 30 | 0x5a << 8 | 1);
-    driver.now += 2_000;
+    driver.shift(0x41, 1 << 30 | 0x56 << 8 | 0x33);
+    driver.shift(0x41, 1 << 30 | 0x5a << 8 | 1);
     assert_eq!(time(&mut driver), Some(1600 * 8 * 4));
-    driver.tell("clock sma 100000000");
-    driver.tell("clock tclka 50000000");
+    driver.tells(&["clock sma 100000000", "clock tclka 50000000"]);
     driver.write(0x40, 0x300);
     assert_eq!(time(&mut driver), Some(1600 * 8 * 10));
     driver.write(0x40, 0x2);
@@ -187,11 +174,9 @@ fn the_clock_comes_through_multiplexer_and_divider() {
 #[test]
 fn before_the_flush_the_last_samples_are_not_there() {
     let mut driver = Driver::new(Model::L);
-    driver.tell("set daq-done before-flush");
-    driver.tell("set flush 50us");
+    driver.tells(&["set daq-done before-flush", "set flush 50us"]);
     driver.set_up(1, 64, 0);
-    driver.write(0x220, 0x4000);
-    driver.write(0x10, 1);
+    driver.writes(&[(0x220, 0x4000), (0x10, 1)]);
     let end = driver.now + 1024 * 12;
     driver.run_until(end);
     assert_eq!((driver.read(0x10) & 0x33, driver.read(0x221)), (0x30, 0x4000));

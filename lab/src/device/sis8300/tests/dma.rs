@@ -77,11 +77,8 @@ fn writes_reach_the_memory_with_the_test_bit_only() {
     let pattern: Vec<u8> = (0..256u32).map(|i| (i % 127) as u8).collect();
     driver.machine.memory[0x1000..0x1100].copy_from_slice(&pattern);
     for test_bit in [0, 1] {
-        driver.write(0x230, test_bit);
-        driver.write(0x220, 2);
-        for (word, value) in [(0x210, 0x1000), (0x211, 0), (0x212, 0x4000), (0x213, 256), (0x214, 1)] {
-            driver.write(word, value);
-        }
+        driver.writes(&[(0x230, test_bit), (0x220, 2)]);
+        driver.writes(&[(0x210, 0x1000), (0x211, 0), (0x212, 0x4000), (0x213, 256), (0x214, 1)]);
         assert_eq!(driver.read(0x214), 1);
         driver.run();
         assert_eq!((driver.read(0x214), driver.read(0x221) & 2), (0, 2));
@@ -99,9 +96,7 @@ fn the_end_of_an_acquisition_can_start_the_read() {
     let mut driver = Driver::new(Model::L2);
     driver.set_up(1, 64, 0);
     driver.write(0x220, 0x4001);
-    for (word, value) in [(0x200, 0), (0x201, 0), (0x202, 0), (0x203, 2048), (0x216, 1)] {
-        driver.write(word, value);
-    }
+    driver.writes(&[(0x200, 0), (0x201, 0), (0x202, 0), (0x203, 2048), (0x216, 1)]);
     driver.write(0x10, 1);
     let end = driver.now + 1024 * 12 + 2_000;
     driver.run();
@@ -138,8 +133,7 @@ fn odd_addresses_and_lengths_are_noted() {
     driver.dma(0, 0, 0);
     assert_eq!(driver.ledger()["violations_total"], 3);
     driver.start_dma(0, 0, 4096);
-    driver.write(0x202, 64);
-    driver.write(0x204, 1);
+    driver.writes(&[(0x202, 64), (0x204, 1)]);
     driver.run();
     let ledger = driver.ledger();
     assert_eq!(

@@ -26,8 +26,7 @@ fn a_lost_message_leaves_the_status_and_a_lost_event_nothing() {
     let mut driver = Driver::new(Model::L);
     driver.tell("lose daq 1");
     driver.set_up(1, 1, 0);
-    driver.write(0x220, 0x4000);
-    driver.write(0x10, 1);
+    driver.writes(&[(0x220, 0x4000), (0x10, 1)]);
     driver.run();
     assert_eq!((driver.read(0x221), driver.machine.messages.len()), (0x4000, 0));
 }
@@ -45,11 +44,9 @@ fn a_message_comes_when_the_pin_goes_up_or_is_looked_at() {
     assert_eq!(driver.machine.messages.len(), 1);
     driver.write(0x223, 0);
     assert_eq!(driver.machine.messages.len(), 2, "the refresh looks at it");
-    driver.write(0x222, 0x8000);
-    driver.write(0x223, 0);
+    driver.writes(&[(0x222, 0x8000), (0x223, 0)]);
     assert_eq!((driver.machine.messages.len(), driver.board.intx()), (2, false));
-    driver.tell("set message each");
-    driver.tell("interrupt user");
+    driver.tells(&["set message each", "interrupt user"]);
     read_a_mebibyte(&mut driver);
     assert_eq!(driver.machine.messages.len(), 4);
 }
@@ -96,8 +93,7 @@ fn a_transfer_hangs_until_it_is_stopped() {
     assert_eq!((driver.read(0x204), driver.read(0x221), driver.read(0x202)), (0, 0, 512 << 10));
     read_a_mebibyte(&mut driver);
     assert_eq!((driver.read(0x204), driver.read(0x221)), (0, 1));
-    driver.tell("hang dma");
-    driver.tell("set stop off");
+    driver.tells(&["hang dma", "set stop off"]);
     read_a_mebibyte(&mut driver);
     driver.write(0x204, 0);
     assert_eq!(driver.read(0x204), 1);
@@ -190,9 +186,7 @@ fn a_spurious_interrupt_has_no_reason() {
 #[test]
 fn a_reset_leaves_the_registers_to_the_driver() {
     let mut driver = Driver::new(Model::L);
-    driver.tell("module-id 0xdeadbeef");
-    driver.tell("hang dma 5");
-    driver.tell("set flush 1ms");
+    driver.tells(&["module-id 0xdeadbeef", "hang dma 5", "set flush 1ms"]);
     read_a_mebibyte(&mut driver);
     assert_eq!(driver.read(0), 0xdead_beef);
     driver.write(0x204, 0);
