@@ -30,7 +30,7 @@ pub fn ask(socket: &Path, command: &str) -> Result<Value, Error> {
     stream.write_all(line.as_bytes()).map_err(Error::socket("write to", socket))?;
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer).map_err(Error::socket("read from", socket))?;
-    let malformed = || Error::Answer { path: socket.to_path_buf(), answer: answer.trim_end().to_owned() };
+    let malformed = || Error::Answer(socket.to_path_buf(), answer.trim_end().to_owned());
     let value: Value = serde_json::from_str(&answer).map_err(|_| malformed())?;
     match (value.get("ok").and_then(Value::as_bool), value.get("error").and_then(Value::as_str)) {
         (Some(true), _) => Ok(value),

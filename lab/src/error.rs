@@ -21,20 +21,11 @@ pub enum Error {
         source: io::Error,
     },
     /// The path of a socket is longer than Unix allows.
-    #[error("{}: a socket's path has at most 107 bytes, this one has {}", path.display(), path.as_os_str().len())]
-    SocketPathLength {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("{}: a socket's path has at most 107 bytes, this one has {}", .0.display(), .0.as_os_str().len())]
+    SocketPathLength(PathBuf),
     /// A thread of the server could not be started.
-    #[error("cannot start the thread {name}")]
-    Thread {
-        /// Name of the thread.
-        name: String,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
+    #[error("cannot start the thread {0}")]
+    Thread(String, #[source] io::Error),
     /// The device refused a command of the control socket.
     #[error("the device refused `{command}`: {reason}")]
     Refused {
@@ -44,13 +35,8 @@ pub enum Error {
         reason: String,
     },
     /// The control socket answered with something that is not JSON of the agreed form.
-    #[error("{}: `{answer}` is not an answer of a control socket", path.display())]
-    Answer {
-        /// Path of the socket.
-        path: PathBuf,
-        /// What came.
-        answer: String,
-    },
+    #[error("{}: `{}` is not an answer of a control socket", .0.display(), .1)]
+    Answer(PathBuf, String),
 }
 
 impl Error {

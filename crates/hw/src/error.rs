@@ -40,11 +40,8 @@ pub enum Error {
         what: &'static str,
     },
     /// There is no such PCI function.
-    #[error("{bdf}: no such PCI function")]
-    NoSuchFunction {
-        /// The address asked for.
-        bdf: Bdf,
-    },
+    #[error("{0}: no such PCI function")]
+    NoSuchFunction(Bdf),
     /// An offset outside a BAR.
     #[error("{bdf}: offset {offset:#x} lies outside BAR{bar} ({len:#x} bytes)")]
     OutsideBar {
@@ -120,35 +117,17 @@ pub enum Error {
         hint: Option<String>,
     },
     /// A driver is not loaded.
-    #[error("{bdf}: the driver {driver} is not loaded")]
-    NoDriver {
-        /// The function.
-        bdf: Bdf,
-        /// The driver asked for.
-        driver: &'static str,
-    },
+    #[error("{0}: the driver {1} is not loaded")]
+    NoDriver(Bdf, &'static str),
     /// A function has been handed over before.
-    #[error("{bdf}: pciescope has handed it to {driver} already")]
-    BoundAlready {
-        /// The function.
-        bdf: Bdf,
-        /// The driver it was handed to.
-        driver: String,
-    },
+    #[error("{0}: pciescope has handed it to {1} already")]
+    BoundAlready(Bdf, String),
     /// A function was not handed over.
-    #[error("{bdf}: pciescope has not handed it to a driver")]
-    NotBound {
-        /// The function.
-        bdf: Bdf,
-    },
-    /// Another process works with a function.
-    #[error("{bdf}: another pciescope{} works with it", pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
-    Held {
-        /// The function.
-        bdf: Bdf,
-        /// The other process, where known.
-        pid: Option<u32>,
-    },
+    #[error("{0}: pciescope has not handed it to a driver")]
+    NotBound(Bdf),
+    /// Another process, whose number may be known, works with a function.
+    #[error("{0}: another pciescope{who} works with it", who = .1.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
+    Held(Bdf, Option<u32>),
     /// The kernel took the request, but the function is not with the driver.
     #[error("{bdf}: the driver {driver} did not take it; it has {}", now.as_deref().unwrap_or("no driver"))]
     NotTaken {
@@ -259,12 +238,12 @@ impl Error {
             Error::Unsupported { backend: "resource", .. } => {
                 Some("the vfio backend can, with Secure Boot too: --backend vfio --bind".to_owned())
             }
-            Error::NoDriver { driver: "pcilat", .. } => Some(
+            Error::NoDriver(_, "pcilat") => Some(
                 "`modprobe pcilat` loads it (package pciescope-dkms); in the sources, `make kmod` builds it for insmod"
                     .to_owned(),
             ),
-            Error::NoDriver { driver, .. } => Some(format!("`modprobe {driver}` loads it")),
-            Error::BoundAlready { bdf, .. } => Some(format!("`pciescope unbind {bdf}` gives it back")),
+            Error::NoDriver(_, driver) => Some(format!("`modprobe {driver}` loads it")),
+            Error::BoundAlready(bdf, _) => Some(format!("`pciescope unbind {bdf}` gives it back")),
             Error::NotBound { .. } => {
                 Some("`pciescope unbind` without an address shows what is handed over".to_owned())
             }

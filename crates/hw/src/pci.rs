@@ -54,7 +54,7 @@ pub fn function(root: &Root, bdf: Bdf) -> Result<Function, Error> {
 pub(crate) fn load(root: &Root, bdf: Bdf, guest: Option<&str>) -> Result<Function, Error> {
     let at = folder(bdf);
     if !root.exists(&at) {
-        return Err(Error::NoSuchFunction { bdf });
+        return Err(Error::NoSuchFunction(bdf));
     }
     let id = |file: &str| id(root, bdf, file);
     let (vendor, device) = (id("vendor")? as u16, id("device")? as u16);

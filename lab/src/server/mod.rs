@@ -231,7 +231,7 @@ impl Served {
     fn start(&mut self, name: &str, run: impl FnOnce(&Arc<Shared>) + Send + 'static) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || run(&shared));
-        self.threads.push(thread.map_err(|source| Error::Thread { name: name.to_owned(), source })?);
+        self.threads.push(thread.map_err(|source| Error::Thread(name.to_owned(), source))?);
         Ok(())
     }
 
@@ -263,7 +263,7 @@ impl Drop for Served {
 
 fn listen(path: &Path) -> Result<UnixListener, Error> {
     if path.as_os_str().len() > SOCKET_PATH_MAX {
-        return Err(Error::SocketPathLength { path: path.to_path_buf() });
+        return Err(Error::SocketPathLength(path.to_path_buf()));
     }
     match std::fs::remove_file(path) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(Error::socket("listen on", path)(err)),

@@ -15,30 +15,15 @@ pub const LAB_FAILED: u8 = 69;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The root folder with QEMU and the guest kernels is not there.
-    #[error("the lab's root folder {} is missing or incomplete: no {}", root.display(), missing.display())]
-    NoRoot {
-        /// Where the root folder was looked for.
-        root: PathBuf,
-        /// The file that is missing, relative to it.
-        missing: PathBuf,
-    },
-    /// A file that comes from the source tree (guest scripts, built modules) is not there.
-    #[error("{} is missing: {hint}", path.display())]
-    Missing {
-        /// The path.
-        path: PathBuf,
-        /// How it is made.
-        hint: String,
-    },
+    /// The root folder with QEMU and the guest kernels is not there, or lacks what is named second.
+    #[error("the lab's root folder {} is missing or incomplete: no {}", .0.display(), .1.display())]
+    NoRoot(PathBuf, PathBuf),
+    /// A file that comes from the source tree (guest scripts, built modules) is not there; how it is made.
+    #[error("{} is missing: {}", .0.display(), .1)]
+    Missing(PathBuf, String),
     /// A program of ours is not built for the guest's architecture.
-    #[error("{} is not built", path.display())]
-    NotBuilt {
-        /// Where it was looked for.
-        path: PathBuf,
-        /// The guest's architecture.
-        arch: Arch,
-    },
+    #[error("{} is not built", .0.display())]
+    NotBuilt(PathBuf, Arch),
     /// A file of the host could not be read, written or started.
     #[error("cannot {action} {}", path.display())]
     File {
@@ -50,14 +35,9 @@ pub enum LabError {
         #[source]
         source: io::Error,
     },
-    /// A program of the host that the runner needs failed.
-    #[error("{program} failed: {reason}")]
-    Program {
-        /// The program and what it was to do.
-        program: String,
-        /// Its last words.
-        reason: String,
-    },
+    /// A program of the host that the runner needs failed; its last words.
+    #[error("{0} failed: {1}")]
+    Program(String, String),
     /// QEMU has ended while the guest was needed.
     #[error("the guest ended ({status}) while {doing}{}", at(log.as_deref()))]
     Ended {
@@ -78,14 +58,9 @@ pub enum LabError {
         /// The serial log.
         log: Option<PathBuf>,
     },
-    /// A QEMU monitor command was refused.
-    #[error("QEMU refused {command}: {reason}")]
-    Monitor {
-        /// The command.
-        command: String,
-        /// QEMU's words.
-        reason: String,
-    },
+    /// A QEMU monitor command was refused, in QEMU's words.
+    #[error("QEMU refused {0}: {1}")]
+    Monitor(String, String),
     /// The builder cannot make what was asked for.
     #[error("{0}")]
     Refused(String),
@@ -117,14 +92,14 @@ impl LabError {
     /// What the user can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            LabError::NoRoot { root, .. } if root.to_string_lossy().ends_with(Arch::Arm64.suffix()) => {
+            LabError::NoRoot(root, _) if root.to_string_lossy().ends_with(Arch::Arm64.suffix()) => {
                 Some("tools/setup lab arm64 (PCIESCOPE_LAB_ROOT names another root folder, to which -arm64 is added)")
             }
             LabError::NoRoot { .. } => Some("make setup (PCIESCOPE_LAB_ROOT names another root folder)"),
-            LabError::NotBuilt { arch: Arch::Arm64, .. } => {
+            LabError::NotBuilt(_, Arch::Arm64) => {
                 Some("make build ARCH=arm64 (CARGO_TARGET_DIR has to be the same for the build and for the lab)")
             }
-            LabError::NotBuilt { arch: Arch::Amd64, .. } => {
+            LabError::NotBuilt(_, Arch::Amd64) => {
                 Some("make build (CARGO_TARGET_DIR has to be the same for the build and for the lab)")
             }
             LabError::Missing { .. } => Some(

@@ -186,9 +186,9 @@ fn resolve(folder: &Path, names: &[&str]) -> Result<Vec<PathBuf>, LabError> {
             .lines()
             .filter_map(|line| line.split_once(':'))
             .find(|(path, _)| stem(path) == *name)
-            .ok_or_else(|| LabError::Missing {
-                path: folder.join(name),
-                hint: format!("the kernel has no module {name}; lab/setup-root --remove and make setup"),
+            .ok_or_else(|| {
+                let hint = format!("the kernel has no module {name}; lab/setup-root --remove and make setup");
+                LabError::Missing(folder.join(name), hint)
             })?;
         // modules.dep names the nearest dependency first.
         for path in needs.split_whitespace().rev().chain([module]) {
@@ -215,10 +215,8 @@ fn read_module(root: &Root, path: &Path) -> Result<Vec<u8>, LabError> {
     if output.status.success() {
         Ok(output.stdout)
     } else {
-        Err(LabError::Program {
-            program: format!("xz -dc {}", path.display()),
-            reason: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        })
+        let reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(LabError::Program(format!("xz -dc {}", path.display()), reason))
     }
 }
 

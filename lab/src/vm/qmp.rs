@@ -36,7 +36,7 @@ impl Monitor {
 
     /// Runs a command and returns what it returned.
     pub fn run(&mut self, command: &str, arguments: Value) -> Result<Value, LabError> {
-        let refused = |reason: String| LabError::Monitor { command: command.to_owned(), reason };
+        let refused = |reason: String| LabError::Monitor(command.to_owned(), reason);
         let mut request = json!({ "execute": command });
         if !arguments.is_null() {
             request["arguments"] = arguments;
@@ -61,10 +61,8 @@ impl Monitor {
             if let Some(index) = self.events.iter().position(|event| event["event"] == name && wanted(&event["data"])) {
                 return Ok(self.events.remove(index));
             }
-            let message = self.read().map_err(|error| LabError::Monitor {
-                command: format!("wait for {name}"),
-                reason: error.to_string(),
-            })?;
+            let message =
+                self.read().map_err(|error| LabError::Monitor(format!("wait for {name}"), error.to_string()))?;
             self.note(message);
         }
     }

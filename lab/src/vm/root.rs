@@ -92,7 +92,7 @@ impl Root {
         ];
         for (folder, files) in needed {
             if let Some(missing) = files.into_iter().find(|file| folder.join(file).symlink_metadata().is_err()) {
-                return Err(LabError::NoRoot { root: folder.clone(), missing: missing.into() });
+                return Err(LabError::NoRoot(folder.clone(), missing.into()));
             }
         }
         Ok(Root { arch, path, host })
@@ -119,7 +119,7 @@ impl Root {
             .filter_map(|line| line.split_once(' '))
             .find(|(suite, _)| *suite == kernel.suite())
             .map(|(_, release)| release.to_owned())
-            .ok_or(LabError::NoRoot { root: self.path.clone(), missing: format!("kernel {kernel}").into() })
+            .ok_or(LabError::NoRoot(self.path.clone(), format!("kernel {kernel}").into()))
     }
 
     /// The kernel of a release, as an ELF file: QEMU enters it directly, and the guest need not unpack it.
@@ -208,11 +208,7 @@ pub(super) fn cache_dir() -> Result<PathBuf, LabError> {
 pub(super) fn source_dir() -> Result<PathBuf, LabError> {
     let path = env::var_os("PCIESCOPE_LAB_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     let probe = path.join("guest/init");
-    if probe.exists() {
-        Ok(path)
-    } else {
-        Err(LabError::Missing { path: probe, hint: "it is part of the source tree".into() })
-    }
+    if probe.exists() { Ok(path) } else { Err(LabError::Missing(probe, "it is part of the source tree".into())) }
 }
 
 /// The folder of our modules for a kernel release: `PCIESCOPE_LAB_MODULES`, else `target/lab/modules` of the tree.
@@ -232,7 +228,7 @@ pub(super) fn own_program(arch: Arch, name: &str) -> Result<PathBuf, LabError> {
     let profile = env::var_os("PCIESCOPE_LAB_PROFILE").unwrap_or_else(|| "release".into());
     let target = target_dir(&source_dir()?, env::var_os("CARGO_TARGET_DIR"));
     let path = target.join(arch.triple()).join(profile).join(name);
-    if path.exists() { Ok(path) } else { Err(LabError::NotBuilt { path, arch }) }
+    if path.exists() { Ok(path) } else { Err(LabError::NotBuilt(path, arch)) }
 }
 
 /// Where cargo builds: the folder of `CARGO_TARGET_DIR`, taken from the source tree as `make` does, else `target` there.

@@ -169,7 +169,7 @@ impl Machine {
             match place {
                 Place::Pmus(pattern) => drop(self.named(pattern)?),
                 Place::Function(bdf) if !self.root.exists(pci::folder(*bdf)) => {
-                    return Err(pciescope_hw::Error::NoSuchFunction { bdf: *bdf }.into());
+                    return Err(pciescope_hw::Error::NoSuchFunction(*bdf).into());
                 }
                 Place::Function(bdf) => {
                     let counts = |pmu: &Pmu| self.is_at(pmu, std::slice::from_ref(place)) && self.counts(pmu);

@@ -203,7 +203,7 @@ fn constant(root: &Root, pmu: &Pmu, cpu: u32, events: &[perf::Event]) -> Result<
     }
     if !root.is_live() {
         // The numbers of a recorded tree are other PMUs' here.
-        return Err(perf::Error::Gone { event: events[0].to_string() });
+        return Err(perf::Error::Gone(events[0].to_string()));
     }
     let mut group = perf::Group::open(root, pmu, cpu, events)?;
     group.enable()?;

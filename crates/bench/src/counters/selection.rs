@@ -128,7 +128,7 @@ impl Machine {
             for pmu in pmus.into_iter().filter(|pmu| self.is_at(pmu, &wanted.places)) {
                 let event = pmu.event(&named.terms)?;
                 if let Some(why) = pmu.harm(event.config) {
-                    return Err(perf::Error::Harmful { event: event.to_string(), why }.into());
+                    return Err(perf::Error::Harmful(event.to_string(), why).into());
                 }
                 for cpu in self.counted_on(pmu) {
                     let place = choice.instruments.iter().position(|one| one.pmu.name == pmu.name && one.cpu == cpu);

@@ -331,7 +331,7 @@ impl Session {
         for one in self.all.iter_mut().filter(|one| one.gone.is_none()) {
             let pmu = &one.instrument.pmu;
             if one.inode != pmu.inode(root) || !pmu.is_present(root) {
-                one.gone = Some(perf::Error::Gone { event: pmu.name.clone() });
+                one.gone = Some(perf::Error::Gone(pmu.name.clone()));
                 continue;
             }
             if one.is_account() {

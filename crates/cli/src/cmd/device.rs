@@ -248,7 +248,7 @@ impl Device {
     /// Hands the function to a driver; `None` where that has it already.
     fn take(&mut self, ctx: &Ctx, driver: Driver) -> anyhow::Result<Option<Bound>> {
         let bound = match bind::ensure(&ctx.root, self.bdf, driver, false) {
-            Err(pciescope_hw::Error::NoDriver { driver: "pcilat", .. }) if is_locked_down(&ctx.root) => {
+            Err(pciescope_hw::Error::NoDriver(_, "pcilat")) if is_locked_down(&ctx.root) => {
                 return Err(Refusal::new(
                     format!("{}: pcilat is not loaded, and a kernel under lockdown loads it only signed", self.bdf),
                     "sign the module, or measure without it: --backend vfio --bind",
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn neither_of_two_errors_is_lost() {
         let bdf: Bdf = "0000:3b:00.0".parse().unwrap();
-        let not_restored = || pciescope_hw::Error::NotBound { bdf };
+        let not_restored = || pciescope_hw::Error::NotBound(bdf);
         let mut notes = Vec::new();
         let mut settle = |done: anyhow::Result<u8>, restored| {
             notes.clear();

@@ -244,7 +244,7 @@ fn subjects(functions: &[Function], named: &[Bdf]) -> anyhow::Result<Vec<Bdf>> {
     let mut subjects = Vec::new();
     for bdf in named {
         let known = functions.iter().find(|function| function.bdf == Some(*bdf));
-        let function = known.ok_or(pciescope_hw::Error::NoSuchFunction { bdf: *bdf })?;
+        let function = known.ok_or(pciescope_hw::Error::NoSuchFunction(*bdf))?;
         subjects.extend(&function.path);
         subjects.push(*bdf);
     }

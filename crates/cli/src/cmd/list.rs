@@ -143,7 +143,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let mut shown = Vec::new();
     for bdf in &args.functions {
         let known = all.iter().find(|function| function.bdf == Some(*bdf));
-        shown.push(known.cloned().ok_or(pciescope_hw::Error::NoSuchFunction { bdf: *bdf })?);
+        shown.push(known.cloned().ok_or(pciescope_hw::Error::NoSuchFunction(*bdf))?);
     }
     let is_detailed = !shown.is_empty();
     let chosen = if is_detailed { shown } else { all.iter().filter(|one| args.wants(one)).cloned().collect() };

@@ -125,7 +125,7 @@ fn take_by(root: &Root, hand: Arc<dyn Hand>, bdf: Bdf, driver: Driver, force: bo
     refuse(root, &function, bdf, driver, force)?;
     let file = StateFile::create(root, bdf)?;
     if let Some(state) = file.load().filter(|state| is_handed_over(root, &function, state)) {
-        return Err(Error::BoundAlready { bdf, driver: state.driver });
+        return Err(Error::BoundAlready(bdf, state.driver));
     }
     let state = State {
         version: 1,
@@ -179,7 +179,7 @@ fn refuse(root: &Root, function: &Function, bdf: Bdf, driver: Driver, force: boo
         return refused(in_use::in_words(&reasons), Some(&hint));
     }
     if !driver.is_loaded(root) {
-        return Err(Error::NoDriver { bdf, driver: driver.name() });
+        return Err(Error::NoDriver(bdf, driver.name()));
     }
     if driver == Driver::VfioPci {
         let Some(group) = function.iommu_group else {
@@ -254,7 +254,7 @@ impl Bound {
     pub fn release(mut self) -> Result<Restored, Error> {
         match self.file.take() {
             Some(file) => put_back(&self.root, self.hand.as_ref(), &self.state, file),
-            None => Err(Error::NotBound { bdf: self.state.bdf }),
+            None => Err(Error::NotBound(self.state.bdf)),
         }
     }
 

@@ -67,14 +67,14 @@ impl StateFile {
         // What is written here is what is believed later: nothing that another user put there is followed.
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         let fail = |source: io::Error| match source.kind() {
-            io::ErrorKind::NotFound => Error::NotBound { bdf },
+            io::ErrorKind::NotFound => Error::NotBound(bdf),
             _ => Error::write(&path, "", source),
         };
         loop {
             let file = options.open(&path).map_err(fail)?;
             if let Err(errno) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 return Err(match errno {
-                    rustix::io::Errno::WOULDBLOCK => Error::Held { bdf, pid: parse(&file).map(|state| state.pid) },
+                    rustix::io::Errno::WOULDBLOCK => Error::Held(bdf, parse(&file).map(|state| state.pid)),
                     other => fail(other.into()),
                 });
             }

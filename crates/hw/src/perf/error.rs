@@ -2,15 +2,12 @@
 
 use std::io;
 
-/// A refusal by the kernel, or an event that cannot be.
+/// A refusal by the kernel, or an event that cannot be; the event as perf writes it stands first, the kernel's word last.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such PMU.
-    #[error("{name}: no such PMU")]
-    NoPmu {
-        /// The name asked for.
-        name: String,
-    },
+    #[error("{0}: no such PMU")]
+    NoPmu(String),
     /// A PMU has no event or parameter of this name.
     #[error("{pmu}/{terms}/: the PMU has no event or parameter {name:?}")]
     NoEvent {
@@ -53,74 +50,29 @@ pub enum Error {
         source: io::Error,
     },
     /// The driver is known to do harm when it is asked for this event.
-    #[error("{event}: not opened: {why}")]
-    Harmful {
-        /// The event, as perf writes it.
-        event: String,
-        /// What it would do.
-        why: &'static str,
-    },
+    #[error("{0}: not opened: {1}")]
+    Harmful(String, &'static str),
     /// The hardware or the driver does not have the event.
-    #[error("{event}: the hardware does not have this event")]
-    Absent {
-        /// The event, as perf writes it.
-        event: String,
-        /// Why, in the kernel's word.
-        #[source]
-        source: io::Error,
-    },
+    #[error("{0}: the hardware does not have this event")]
+    Absent(String, #[source] io::Error),
     /// The device went away.
-    #[error("{event}: the PMU or its hardware is gone")]
-    Gone {
-        /// The event, as perf writes it.
-        event: String,
-    },
+    #[error("{0}: the PMU or its hardware is gone")]
+    Gone(String),
     /// The PMU names a CPU that is offline.
-    #[error("{event}: CPU {cpu}, on which it is counted, is offline")]
-    CpuOffline {
-        /// The event, as perf writes it.
-        event: String,
-        /// The CPU.
-        cpu: u32,
-    },
+    #[error("{0}: CPU {1}, on which it is counted, is offline")]
+    CpuOffline(String, u32),
     /// All counters are taken.
-    #[error("{event}: no counter is free")]
-    NoSpace {
-        /// The event, as perf writes it.
-        event: String,
-        /// Why, in the kernel's word.
-        #[source]
-        source: io::Error,
-    },
+    #[error("{0}: no counter is free")]
+    NoSpace(String, #[source] io::Error),
     /// Somebody else holds the hardware.
-    #[error("{event}: the hardware is in use by something else")]
-    Busy {
-        /// The event, as perf writes it.
-        event: String,
-        /// Why, in the kernel's word.
-        #[source]
-        source: io::Error,
-    },
+    #[error("{0}: the hardware is in use by something else")]
+    Busy(String, #[source] io::Error),
     /// The driver refuses the event or its parameters.
-    #[error("{event}: the driver refuses this event on CPU {cpu}")]
-    Invalid {
-        /// The event, as perf writes it.
-        event: String,
-        /// The CPU.
-        cpu: u32,
-        /// Why, in the kernel's word.
-        #[source]
-        source: io::Error,
-    },
+    #[error("{0}: the driver refuses this event on CPU {1}")]
+    Invalid(String, u32, #[source] io::Error),
     /// Too many files are open.
-    #[error("{event}: too many files are open")]
-    Files {
-        /// The event, as perf writes it.
-        event: String,
-        /// Why, in the kernel's word.
-        #[source]
-        source: io::Error,
-    },
+    #[error("{0}: too many files are open")]
+    Files(String, #[source] io::Error),
     /// Another refusal.
     #[error("{event}: could not {what}")]
     Call {
@@ -159,7 +111,7 @@ impl Error {
             ),
             Error::Harmful { .. } => Some("the module rasdes_pmu has these events".to_owned()),
             Error::Gone { .. } => Some("check whether the device is still there: `pciescope list`".to_owned()),
-            Error::CpuOffline { cpu, .. } => {
+            Error::CpuOffline(_, cpu) => {
                 Some(format!("`echo 1 > /sys/devices/system/cpu/cpu{cpu}/online` brings it back"))
             }
             Error::NoSpace { .. } => {

@@ -185,7 +185,7 @@ impl Group {
     }
 
     fn gone(&self) -> Error {
-        Error::Gone { event: self.name.clone() }
+        Error::Gone(self.name.clone())
     }
 
     fn called(&self, what: &'static str, result: io::Result<()>) -> Result<(), Error> {
@@ -235,7 +235,7 @@ fn has_run(group: &mut Group) -> bool {
 
 fn refuse_harm(pmu: &Pmu, event: &Event) -> Result<(), Error> {
     match pmu.harm(event.config) {
-        Some(why) => Err(Error::Harmful { event: event.to_string(), why }),
+        Some(why) => Err(Error::Harmful(event.to_string(), why)),
         None => Ok(()),
     }
 }
@@ -252,13 +252,13 @@ fn refusal(root: &Root, pmu: &Pmu, event: &Event, cpu: u32, source: io::Error) -
             Error::Permission { event, paranoid: root.text("/proc/sys/kernel/perf_event_paranoid"), source }
         }
         // The kernel says ENODEV for a CPU that is offline, too.
-        Some(libc::ENODEV | libc::EINVAL | libc::ENXIO) if is_offline() => Error::CpuOffline { event, cpu },
-        Some(libc::ENOENT | libc::EOPNOTSUPP) if pmu.is_present(root) => Error::Absent { event, source },
-        Some(libc::ENODEV | libc::ENXIO | libc::ENOENT) => Error::Gone { event },
-        Some(libc::ENOSPC) => Error::NoSpace { event, source },
-        Some(libc::EBUSY) => Error::Busy { event, source },
-        Some(libc::EMFILE | libc::ENFILE) => Error::Files { event, source },
-        Some(libc::EINVAL) => Error::Invalid { event, cpu, source },
+        Some(libc::ENODEV | libc::EINVAL | libc::ENXIO) if is_offline() => Error::CpuOffline(event, cpu),
+        Some(libc::ENOENT | libc::EOPNOTSUPP) if pmu.is_present(root) => Error::Absent(event, source),
+        Some(libc::ENODEV | libc::ENXIO | libc::ENOENT) => Error::Gone(event),
+        Some(libc::ENOSPC) => Error::NoSpace(event, source),
+        Some(libc::EBUSY) => Error::Busy(event, source),
+        Some(libc::EMFILE | libc::ENFILE) => Error::Files(event, source),
+        Some(libc::EINVAL) => Error::Invalid(event, cpu, source),
         _ => Error::Call { event, what: "open the counter", source },
     }
 }
@@ -334,14 +334,14 @@ mod tests {
         let permission = of(libc::EACCES, 0);
         assert!(permission.to_string().contains("perf_event_paranoid is 3"), "{permission}");
         assert!(permission.hint().unwrap().contains("CAP_PERFMON"));
-        assert!(matches!(of(libc::ENODEV, 7), Error::CpuOffline { cpu: 7, .. }));
+        assert!(matches!(of(libc::ENODEV, 7), Error::CpuOffline(_, 7)));
         assert!(matches!(of(libc::ENODEV, 3), Error::Gone { .. }));
         assert!(matches!(of(libc::EOPNOTSUPP, 0), Error::Absent { .. }));
         assert!(matches!(of(libc::ENOENT, 0), Error::Absent { .. }));
         assert!(matches!(of(libc::ENOSPC, 0), Error::NoSpace { .. }));
         assert!(matches!(of(libc::EBUSY, 0), Error::Busy { .. }));
         assert!(matches!(of(libc::EMFILE, 0), Error::Files { .. }));
-        assert!(matches!(of(libc::EINVAL, 0), Error::Invalid { cpu: 0, .. }));
+        assert!(matches!(of(libc::EINVAL, 0), Error::Invalid(_, 0, _)));
         // The number is another PMU's now, or nobody's.
         root.put("sys/bus/event_source/devices/ali_drw_21000/type", "41\n");
         assert!(matches!(of(libc::ENOENT, 0), Error::Gone { .. }));

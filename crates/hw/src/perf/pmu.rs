@@ -82,7 +82,7 @@ pub fn pmus(root: &Root) -> Vec<Pmu> {
 /// # Errors
 /// [`Error::NoPmu`].
 pub fn named(root: &Root, name: &str) -> Result<Pmu, Error> {
-    let no_pmu = || Error::NoPmu { name: name.to_owned() };
+    let no_pmu = || Error::NoPmu(name.to_owned());
     // A name is one part of a path, never a way out of the folder.
     if name.is_empty() || name.contains('/') || name.starts_with('.') || is_gone(root, name) {
         return Err(no_pmu());

@@ -130,9 +130,9 @@ pub(super) fn refusal(root: &Root, kind: Kind, source: io::Error) -> Error {
         Some(libc::EACCES | libc::EPERM) => {
             Error::Permission { event, paranoid: root.text("/proc/sys/kernel/perf_event_paranoid"), source }
         }
-        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENOSYS) => Error::Absent { event, source },
-        Some(libc::EMFILE | libc::ENFILE) => Error::Files { event, source },
-        Some(libc::EBUSY) => Error::Busy { event, source },
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENOSYS) => Error::Absent(event, source),
+        Some(libc::EMFILE | libc::ENFILE) => Error::Files(event, source),
+        Some(libc::EBUSY) => Error::Busy(event, source),
         Some(libc::ESRCH) => Error::Call { event, what: "find a thread to sample", source },
         _ => Error::Call { event, what: "open the event", source },
     }
