@@ -38,7 +38,10 @@ pub fn the_modules_surfaces_take_what_is_right_and_refuse_the_rest(rig: &Rig, ke
     match kernel {
         // Debian 11 is near the kernel that the seed was written for.
         Kernel::V5_10 => the_seeds_text_nodes_work_as_its_users_know_them(rig),
-        Kernel::V6_1 => what_carries_a_mounted_file_system_is_refused(rig),
+        Kernel::V6_1 => {
+            what_carries_a_mounted_file_system_is_refused(rig);
+            what_is_in_use_is_taken_by_two_words_only(rig);
+        }
         Kernel::V6_12 | Kernel::V6_12Pages16k => {
             the_seeds_text_nodes_work_as_its_users_know_them(rig);
             a_bridge_and_an_unknown_device_are_refused(rig);
@@ -210,11 +213,64 @@ fn what_carries_a_mounted_file_system_is_refused(rig: &Rig) {
         for verb in [format!("bind {bdf}"), format!("latency mmio {bdf} --bind --count 10")] {
             let refused = rig.vm.run(&format!("pciescope {verb}"));
             assert_eq!(refused.status, 2, "{verb}: {}", refused.stderr);
-            assert!(refused.stderr.contains("it carries the 9p file system at /"), "{verb}: {}", refused.stderr);
+            assert!(
+                refused.stderr.contains("it is the carrier of the 9p file system at /"),
+                "{verb}: {}",
+                refused.stderr
+            );
             assert!(!refused.stderr.contains("--force"), "{verb}: {}", refused.stderr);
         }
     }
     rig.must("ls /host /lab >/dev/null");
+}
+
+/// A disk and a network card, with the kernel's own drivers.
+fn what_is_in_use_is_taken_by_two_words_only(rig: &Rig) {
+    rig.must("modprobe nvme && modprobe e1000e && sleep 1");
+    let (disk, card) = (rig.vm.address("nvme0"), rig.vm.address("e1000e0"));
+    // Debian's perl of another release, with its own libraries: it opens for itself alone, as ZFS and LIO do (O_EXCL).
+    let libraries = "/lab/usr/lib/x86_64-linux-gnu";
+    let perl = format!("{libraries}/ld-linux-x86-64.so.2 --library-path {libraries} /lab/usr/bin/perl");
+    let interface = format!("$(ls /sys/bus/pci/devices/{card}/net)");
+    for (bdf, begin, end, why) in [
+        (
+            &disk,
+            "sleep 100 </dev/nvme0n1 & echo $! >/tmp/pid".to_owned(),
+            "kill $(cat /tmp/pid)".to_owned(),
+            "is open in process",
+        ),
+        (
+            &disk,
+            format!("{perl} -e 'sysopen(F, \"/dev/nvme0n1\", 0200) or die; sleep 100' & echo $! >/tmp/pid; sleep 1"),
+            "kill $(cat /tmp/pid)".to_owned(),
+            "nvme0n1 is held",
+        ),
+        (
+            &disk,
+            "mkswap /dev/nvme0n1 && swapon /dev/nvme0n1".to_owned(),
+            "swapoff /dev/nvme0n1".to_owned(),
+            "used for swap",
+        ),
+        (
+            &card,
+            format!("ip link set {interface} up && ip addr add 192.0.2.1/32 dev {interface}"),
+            format!("ip addr flush dev {interface}"),
+            "is up with an IPv4 address",
+        ),
+    ] {
+        rig.must(&format!("{{ {begin}; }} >/dev/null 2>&1"));
+        for verb in [format!("bind {bdf}"), format!("latency mmio {bdf} --bind --count 10")] {
+            let refused = rig.vm.run(&format!("pciescope {verb}"));
+            assert!(refused.status == 2 && refused.stderr.contains(why), "{verb}: {why}: {}", refused.stderr);
+            assert!(!refused.stderr.contains("--force"), "{verb}: {}", refused.stderr);
+        }
+        assert_eq!(rig.vm.run(&format!("pciescope bind {bdf} --force")).status, 2, "{why}");
+        rig.must(&end);
+        rig.must(&format!("pciescope bind {bdf} && pciescope unbind {bdf} && sleep 1"));
+    }
+    rig.must(&format!("ip link set {interface} up && ip addr add 192.0.2.1/32 dev {interface}"));
+    rig.must(&format!("pciescope bind {card} --force --take-in-use && pciescope unbind {card}"));
+    rig.must("rmmod nvme e1000e");
 }
 
 fn a_bridge_and_an_unknown_device_are_refused(rig: &Rig) {

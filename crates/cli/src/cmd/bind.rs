@@ -28,16 +28,20 @@ pub struct Args {
     #[arg(long, value_name = "DRIVER", default_value = "pcilat")]
     driver: Driver,
 
-    /// Bind it even if it is in use, such as a mounted disk or a network interface with an address
-    #[arg(long)]
+    /// With --take-in-use: yes, take it away from what uses it
+    #[arg(long, requires = "take_in_use")]
     force: bool,
+
+    /// With --force: bind it even if it is in use, such as a mounted disk or a network interface with an address
+    #[arg(long, requires = "force")]
+    take_in_use: bool,
 }
 
 /// Runs the verb.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     // A signal between the steps must not leave the function without a driver.
     ctx.stop.catch_signals()?;
-    let bound = bind::take(&ctx.root, args.bdf, args.driver, args.force)?;
+    let bound = bind::take(&ctx.root, args.bdf, args.driver, args.force && args.take_in_use)?;
     if let Some(code) = ctx.stop.exit_code() {
         bound.release()?;
         return Ok(ExitCode::from(code));

@@ -82,7 +82,7 @@ fn two_socket_server_with_a_switch_and_a_downtrained_gpu() {
             "bind 16:02.0",
             "bind 4c:00.0 --driver vfio-pci",
             "bind 10000:e3:00.0 --driver vfio-pci",
-            "bind 97:01.0 --force",
+            "bind 97:01.0 --force --take-in-use",
             "unbind",
             "unbind 17:00.1",
             "unbind --restore",

@@ -102,27 +102,27 @@ impl fmt::Debug for Bound {
 /// Hands a function to a driver.
 ///
 /// # Errors
-/// [`Error::Refused`] with the reason when that would harm (`force` overrides what is in use, nothing else),
+/// [`Error::Refused`] with the reason when that would harm (`in_use_too` overrides what is in use, nothing else),
 /// [`Error::NoDriver`], [`Error::BoundAlready`], [`Error::Held`] by another process, or what the kernel answered;
 /// then everything is as it was.
-pub fn take(root: &Root, bdf: Bdf, driver: Driver, force: bool) -> Result<Bound, Error> {
-    take_by(root, Arc::new(root.clone()), bdf, driver, force)
+pub fn take(root: &Root, bdf: Bdf, driver: Driver, in_use_too: bool) -> Result<Bound, Error> {
+    take_by(root, Arc::new(root.clone()), bdf, driver, in_use_too)
 }
 
 /// Like [`take`], but `None` where the function is with that driver already: then there is nothing to give back.
 ///
 /// # Errors
 /// As for [`take`].
-pub fn ensure(root: &Root, bdf: Bdf, driver: Driver, force: bool) -> Result<Option<Bound>, Error> {
+pub fn ensure(root: &Root, bdf: Bdf, driver: Driver, in_use_too: bool) -> Result<Option<Bound>, Error> {
     if pci::function(root, bdf)?.driver.as_deref() == Some(driver.name()) {
         return Ok(None);
     }
-    take(root, bdf, driver, force).map(Some)
+    take(root, bdf, driver, in_use_too).map(Some)
 }
 
-fn take_by(root: &Root, hand: Arc<dyn Hand>, bdf: Bdf, driver: Driver, force: bool) -> Result<Bound, Error> {
+fn take_by(root: &Root, hand: Arc<dyn Hand>, bdf: Bdf, driver: Driver, in_use_too: bool) -> Result<Bound, Error> {
     let function = pci::function(root, bdf)?;
-    refuse(root, &function, bdf, driver, force)?;
+    refuse(root, &function, bdf, driver, in_use_too)?;
     let file = StateFile::create(root, bdf)?;
     if let Some(state) = file.load().filter(|state| is_handed_over(root, &function, state)) {
         return Err(Error::BoundAlready(bdf, state.driver));
@@ -154,7 +154,7 @@ fn is_handed_over(root: &Root, function: &Function, state: &State) -> bool {
 }
 
 /// Reasons not to hand the function over.
-fn refuse(root: &Root, function: &Function, bdf: Bdf, driver: Driver, force: bool) -> Result<(), Error> {
+fn refuse(root: &Root, function: &Function, bdf: Bdf, driver: Driver, in_use_too: bool) -> Result<(), Error> {
     let refused = |why: String, hint: Option<&str>| {
         Err(Error::Refused { bdf, driver: driver.name(), why, hint: hint.map(str::to_owned) })
     };
@@ -168,14 +168,10 @@ fn refuse(root: &Root, function: &Function, bdf: Bdf, driver: Driver, force: boo
         return refused("it has that driver already".to_owned(), None);
     }
     let reasons = in_use(root, function);
-    if !force && !reasons.is_empty() {
+    if !in_use_too && !reasons.is_empty() {
         let mut first: Vec<&str> = reasons.iter().filter_map(|each| each.first.as_deref()).collect();
         first.dedup();
-        let hint = if first.is_empty() {
-            format!("stop that first, or `pciescope bind {bdf} --driver {driver} --force` takes it anyway")
-        } else {
-            first.join("; ")
-        };
+        let hint = if first.is_empty() { "stop that first".to_owned() } else { first.join("; ") };
         return refused(in_use::in_words(&reasons), Some(&hint));
     }
     if !driver.is_loaded(root) {

@@ -452,9 +452,7 @@ fn refuses_what_is_in_use_unless_forced() {
     mounts("30 22 259:0 / /data rw - xfs /dev/nvme0n1 rw\n");
     let error = machine.take().unwrap_err();
     assert!(error.to_string().ends_with("nvme0n1 is mounted at /data"), "{error}");
-    // Also of a verb with --bind, which has no --force.
-    let hint = "stop that first, or `pciescope bind 0000:01:00.0 --driver pcilat --force` takes it anyway";
-    assert_eq!(error.hint().as_deref(), Some(hint));
+    assert_eq!(error.hint().as_deref(), Some("`umount /data` first"));
     // Btrfs has a number of its own; ZFS names no disk.
     mounts("30 22 0:40 / /srv rw - btrfs /dev/nvme0n1 rw\n");
     assert!(machine.take().unwrap_err().to_string().ends_with("nvme0n1 is mounted at /srv"));
@@ -486,6 +484,7 @@ fn refuses_the_virtio_devices_that_a_guest_needs() {
     let machine = machine(Some("nvme"), "(null)");
     let device = machine.folder().join("virtio3");
     fs::create_dir_all(device.join("driver")).unwrap();
+    fs::write(machine.folder().join("class"), "0x00ff00\n").unwrap();
     let becomes = |id: u8| fs::write(device.join("device"), format!("0x{id:04x}\n")).unwrap();
     let mounts = |text: &str| machine.root.put("/proc/self/mountinfo", text);
     let refused = || machine.take().unwrap_err();
@@ -493,28 +492,124 @@ fn refuses_the_virtio_devices_that_a_guest_needs() {
     becomes(9);
     fs::write(device.join("mount_tag"), "host\0").unwrap();
     mounts("30 22 0:40 / /host rw - 9p host rw,trans=virtio\n");
-    assert!(refused().to_string().ends_with("it carries the 9p file system at /host"), "{}", refused());
-    assert_eq!(refused().hint().as_deref(), Some("`umount /host` first"));
+    assert!(
+        refused().to_string().ends_with("the carrier of the 9p file system at /host of this guest"),
+        "{}",
+        refused()
+    );
     mounts("30 22 0:40 / /lab rw - 9p lab rw,trans=virtio\n");
-    assert!(machine.take().is_ok(), "another transport's");
+    assert!(refused().to_string().ends_with("a carrier of 9p file systems of this guest"), "{}", refused());
     fs::remove_file(device.join("mount_tag")).unwrap();
-    assert!(refused().to_string().ends_with("at /lab"), "any, where the tag is not known");
+    assert!(refused().to_string().contains("at /lab"), "any, where the tag is not known");
     becomes(26);
-    assert!(machine.take().is_ok(), "no virtiofs is mounted");
     mounts("30 22 0:40 / / rw - virtiofs root rw\n");
-    assert!(refused().to_string().ends_with("it carries the virtiofs file system at /"));
-    assert_eq!(refused().hint().as_deref(), Some("start the machine from another disk first"));
-    for (id, what) in [(3, "console"), (5, "balloon"), (19, "vsock"), (24, "memory")] {
+    assert!(refused().to_string().contains("the virtiofs file system at /"));
+    for (id, what) in [(3, "console"), (5, "balloon"), (19, "vsock"), (24, "memory"), (25, "kind 25")] {
         becomes(id);
         assert!(refused().to_string().contains(what), "{id}: {}", refused());
-        assert!(!refused().hint().unwrap().contains("--force"));
+        assert_eq!(refused().hint().as_deref(), Some("measure another function"));
     }
     // Entropy; and a console that no driver has.
     becomes(4);
     assert!(machine.take().is_ok());
     becomes(3);
-    fs::remove_dir(device.join("driver")).unwrap();
+    machine.binds(None);
     assert!(machine.take().is_ok());
+}
+
+/// Each kind of function, in use and free: what is put into the tree, and what the refusal then says.
+#[test]
+fn each_kind_has_its_own_proof_that_it_is_free() {
+    type Case<'c> = (&'c str, &'c str, &'c [(&'c str, &'c str)], Option<&'c str>);
+    const IN_BOND: &str = "/sys/class/net/bond0/flags";
+    const CONNECTION: &str = "sl local_address remote_address st\n0: 000080FE00000000FF005450563412FE:0016 \
+        000080FE00000000000000000000FE80:D431 01\n";
+    const OTHER: &str = "sl local_address remote_address st\n0: 000080FE00000000FF005450563412FE:0016 \
+        00000000000000000000000000000000:0000 0A\n";
+    const LINK_LOCAL: &str = "fe80000000000000505400fffe123456 02 40 20 80 eth0\n";
+    let up = ("/sys/devices/pci0000:00/0000:01:00.0/net/eth0/flags", "0x1003\n");
+    let cases: &[Case<'_>] = &[
+        // Neither a kind that is known nor a driver that does nothing.
+        ("0x0c0330", "xhci_hcd", &[], Some("nothing tells whether that needs it")),
+        ("0x0c0330", "pci-stub", &[], None),
+        ("0x118000", "sis8300", &[("/dev/sis8300-0", "")], None),
+        // Disks.
+        ("0x010802", "nvme", &[("BLOCK/dev", "259:0\n")], None),
+        ("0x010802", "nvme", &[("BLOCK/holders/md0/x", "")], Some("md0 is made of nvme0n1")),
+        (
+            "0x010802",
+            "nvme",
+            &[("/proc/77/comm", "smartd\n"), ("/proc/77/fd/5", "/dev/nvme0n1")],
+            Some("open in process 77 (smartd)"),
+        ),
+        // Network cards.
+        (
+            "0x020000",
+            "ixgbe",
+            &[
+                ("/sys/devices/pci0000:00/0000:01:00.0/net/eth0/flags", "0x1002\n"),
+                ("/proc/net/route", "Iface Destination\neth0 00000000\n"),
+            ],
+            None,
+        ),
+        (
+            "0x020000",
+            "ixgbe",
+            &[up, ("/proc/net/route", "Iface Destination\neth0 00000000\n")],
+            Some("carries the default route"),
+        ),
+        ("0x020000", "ixgbe", &[up, ("/proc/net/route", "Iface Destination\neth0 0002000A\n")], Some("IPv4")),
+        ("0x020000", "ixgbe", &[up, ("/proc/net/if_inet6", LINK_LOCAL), ("/proc/net/tcp6", OTHER)], None),
+        (
+            "0x020000",
+            "ixgbe",
+            &[up, ("/proc/net/if_inet6", LINK_LOCAL), ("/proc/net/tcp6", CONNECTION)],
+            Some("a TCP connection"),
+        ),
+        (
+            "0x020000",
+            "ixgbe",
+            &[up, ("/sys/devices/pci0000:00/0000:01:00.0/net/eth0/upper_bond0/x", ""), (IN_BOND, "0x1003\n")],
+            Some("eth0 is a part of bond0"),
+        ),
+        // Graphics cards.
+        ("0x030000", "amdgpu", &[], None),
+        ("0x030000", "amdgpu", &[("/proc/9/fd/3", "/dev/kfd")], Some("/dev/kfd is open")),
+        ("0x030200", "nvidia", &[("/proc/9/fd/3", "/dev/nvidia1")], None),
+        ("0x030200", "nvidia", &[("/proc/9/fd/3", "/dev/nvidia0")], Some("/dev/nvidia0 is open")),
+        (
+            "0x030000",
+            "i915",
+            &[("DRM/dev", "226:0\n"), ("DRM/uevent", "DEVNAME=dri/card0\n"), ("/proc/9/fd/3", "/dev/dri/card0")],
+            Some("card0 is open"),
+        ),
+    ];
+    for (class, driver, files, why) in cases {
+        let machine = machine(Some("nvme"), "(null)");
+        machine.root.folder(Path::new(DRIVERS).join(driver));
+        machine.binds(Some(driver));
+        fs::write(machine.folder().join("class"), format!("{class}\n")).unwrap();
+        machine.root.put("/sys/devices/pci0000:00/0000:01:00.0/nvme/nvme0n1/size", "1\n");
+        machine.root.link("/sys/class/block/nvme0n1", "../../devices/pci0000:00/0000:01:00.0/nvme/nvme0n1");
+        machine.root.link("/sys/class/net/eth0", "../../devices/pci0000:00/0000:01:00.0/net/eth0");
+        for (path, text) in *files {
+            let path = path.replace("BLOCK", "/sys/class/block/nvme0n1");
+            let path = path.replace("DRM", &format!("/sys/bus/pci/devices/{BDF}/drm/card0"));
+            match path.contains("/fd/") {
+                true => machine.root.link(path, text),
+                false => machine.root.put(path, text),
+            }
+        }
+        match (machine.take(), why) {
+            (Ok(_), None) => {}
+            (Err(error), Some(why)) => {
+                assert!(error.to_string().contains(why), "{class} {files:?}: {error}");
+                assert!(!error.hint().unwrap_or_default().contains("--force"), "{error:?}");
+            }
+            (taken, why) => panic!("{class} {driver} {files:?}: {taken:?}, not {why:?}"),
+        }
+        assert!(machine.take_for(Driver::Pcilat, true).is_ok(), "{class} {files:?}");
+    }
 }
 
 #[test]
