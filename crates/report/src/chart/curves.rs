@@ -228,7 +228,7 @@ fn histograms(d: &mut Drawing, axis: &Axis, lines: &[&Curve], (top, bottom): (f6
     }
 }
 
-/// So many that one sample of the longest line is still seen.
+/// Enough that one sample of the longest line is still seen.
 fn decades(lines: &[&Curve]) -> i32 {
     let most = lines.iter().map(|line| line.histogram.count()).max().unwrap_or(1).max(10) as f64;
     (most.log10().ceil() as i32).clamp(1, MOST_DECADES)

@@ -15,7 +15,7 @@ use crate::text::{clean, counted};
 
 /// How many sentences a list has before it says how many more there are.
 const MOST: usize = 12;
-/// So many functions are named of those that a sentence holds for.
+/// Upper limit of the functions named in a sentence.
 const FEW: usize = 3;
 /// The longest text of a record that is quoted, in characters.
 const LONGEST: usize = 300;
@@ -122,13 +122,13 @@ fn merged(list: Vec<Statement>) -> Vec<Statement> {
             _ => kept.push((statement, Vec::new())),
         }
     }
-    let told = |(mut statement, others): (Statement, Vec<Bdf>)| {
+    let with_others = |(mut statement, others): (Statement, Vec<Bdf>)| {
         if !others.is_empty() {
             statement.text += &format!(" The same of {}.", listed(&others));
         }
         statement
     };
-    kept.into_iter().map(told).collect()
+    kept.into_iter().map(with_others).collect()
 }
 
 /// The first of these, and how many more there are.

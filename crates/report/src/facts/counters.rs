@@ -16,7 +16,7 @@ use crate::table::counters::{CHANNEL, PORT, Row, others, rows, states};
 use crate::table::layout::{Columns, Left, Right, Rows};
 use crate::text::{clean, counted, cut, figure, rate, thousands};
 
-/// So many rows stand below a heading before it is written again.
+/// Rows below a heading before it is written again.
 const HEAD_EVERY: usize = 20;
 /// The facts of a whole run.
 pub(super) fn facts(section: &Section) -> Facts {

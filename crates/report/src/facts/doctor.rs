@@ -16,9 +16,9 @@ use crate::text::{clean, counted, figure};
 
 pub(super) use crate::table::doctor::TEST;
 
-/// So many findings are named in the summary.
+/// Upper limit of findings in the summary.
 const WORST: usize = 3;
-/// So many places of a finding are named.
+/// Upper limit of the places of a finding.
 const PLACES: usize = 8;
 
 /// The facts among those of other records.
@@ -60,7 +60,7 @@ pub fn text(records: &[Record], width: usize) -> String {
     }
     lines.extend(worst(&kinds, width));
     for (severity, title) in [(Severity::Problem, "Problems"), (Severity::Warning, "Warnings")] {
-        let own: Vec<&Kind> = kinds.0.iter().filter(|kind| kind.finding.severity == severity).collect();
+        let own: Vec<&FindingKind> = kinds.0.iter().filter(|kind| kind.finding.severity == severity).collect();
         if !own.is_empty() {
             lines.extend([String::new(), paint(Tone::Strong, title)]);
         }
@@ -71,7 +71,7 @@ pub fn text(records: &[Record], width: usize) -> String {
             in_full(&mut lines, kind, width);
         }
     }
-    let notes: Vec<&Kind> = kinds.0.iter().filter(|kind| kind.finding.severity == Severity::Note).collect();
+    let notes: Vec<&FindingKind> = kinds.0.iter().filter(|kind| kind.finding.severity == Severity::Note).collect();
     if !notes.is_empty() {
         lines.extend([String::new(), paint(Tone::Strong, "Notes (--all has what was seen and what to do)")]);
     }
@@ -91,7 +91,7 @@ pub fn text(records: &[Record], width: usize) -> String {
 }
 
 /// Findings that say the same of several functions.
-pub(crate) struct Kind<'r> {
+pub(crate) struct FindingKind<'r> {
     pub finding: &'r Finding,
     /// The functions; none for the machine.
     pub places: Vec<String>,
@@ -99,7 +99,7 @@ pub(crate) struct Kind<'r> {
     name: String,
 }
 
-impl Kind<'_> {
+impl FindingKind<'_> {
     /// How many functions more than the first there are.
     fn more(&self) -> String {
         match self.places.len() {
@@ -110,11 +110,11 @@ impl Kind<'_> {
 }
 
 /// The kinds of findings that are not silenced, the worst first, and those of more functions before those of fewer.
-pub(crate) struct Kinds<'r>(pub Vec<Kind<'r>>);
+pub(crate) struct Kinds<'r>(pub Vec<FindingKind<'r>>);
 
 impl<'r> Kinds<'r> {
     pub fn of(records: &[&'r Record]) -> Self {
-        let mut kinds: Vec<Kind> = Vec::new();
+        let mut kinds: Vec<FindingKind> = Vec::new();
         let mut keys = Vec::new();
         for record in records {
             for finding in record.findings.iter().filter(|finding| !finding.silenced) {
@@ -125,7 +125,7 @@ impl<'r> Kinds<'r> {
                     let driver = device.and_then(|device| device.driver.as_deref());
                     let driver = driver.map(|driver| format!(", driver {driver}")).unwrap_or_default();
                     let name = device.map(|device| clean(&format!("{}{driver}", device.name))).unwrap_or_default();
-                    kinds.push(Kind { finding, places: Vec::new(), name });
+                    kinds.push(FindingKind { finding, places: Vec::new(), name });
                     kinds.len() - 1
                 });
                 kinds[place].places.extend(finding.bdf.map(|bdf| bdf.to_string()));
@@ -147,7 +147,7 @@ fn mark(severity: Severity) -> String {
 /// A line for each of the worst findings.
 fn worst(kinds: &Kinds, width: usize) -> Vec<String> {
     let bad = kinds.0.iter().filter(|kind| kind.finding.severity > Severity::Note);
-    let line = |kind: &Kind| {
+    let line = |kind: &FindingKind| {
         let words = format!("{}: {}{}", clean(&kind.finding.check), clean(&kind.finding.text), kind.more());
         let mut lines = wrap(&words, width.saturating_sub(9), "", "").into_iter();
         let first = lines.next().unwrap_or_default();
@@ -157,7 +157,7 @@ fn worst(kinds: &Kinds, width: usize) -> Vec<String> {
     bad.take(WORST).map(line).collect()
 }
 
-fn in_full(lines: &mut Vec<String>, kind: &Kind, width: usize) {
+fn in_full(lines: &mut Vec<String>, kind: &FindingKind, width: usize) {
     let finding = kind.finding;
     let at = match kind.places.as_slice() {
         [] => String::new(),

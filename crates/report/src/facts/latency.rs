@@ -13,8 +13,8 @@ use crate::losses::{self, LossCount};
 use crate::model::{self, Kind, Section, cpu_of, target_of};
 use crate::style::{Tone, paint};
 use crate::table::ends;
+use crate::table::latency::with_steps;
 use crate::table::layout::{Columns, Left, Right, Rows, bar_of};
-use crate::table::path::with_steps;
 use crate::text::{clean, counted, duration, figure, range, target_key, thousands, us};
 
 /// A table of more rows than this has its ends only.

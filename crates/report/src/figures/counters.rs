@@ -12,7 +12,7 @@ use crate::model::{self, Section, source_name};
 use crate::table::layout::{Columns, Left, Right, Rows};
 use crate::text::{counted, figure};
 
-/// So many of the busiest have a line of their own; the others are added up.
+/// Upper limit of the busiest with a line of their own; the others are added up.
 const MOST_LINES: usize = 6;
 /// The axis of a chart reaches at least so far, in MB/s.
 const LEAST: f64 = 0.1;
@@ -439,53 +439,42 @@ fn by_port(sources: &[Source]) -> Option<Figure> {
         ("Rx(MB/s)", 9, Right, &|port| mega(port.mean(TRAFFIC[0]))),
         ("Tx(MB/s)", 9, Right, &|port| mega(port.mean(TRAFFIC[1]))),
     ]);
-    let (per, unit) = unit(busy.iter().map(|port| port.traffic()).fold(0.0, f64::max));
-    let mut bars = Vec::new();
-    for port in &busy {
-        let (rx, tx) = (port.mean("rx_bytes_per_s"), port.mean("tx_bytes_per_s"));
-        let part = |place, word: &str, value: Option<f64>| {
-            Some((place, value? / per, format!("{} {word}: {} MB/s", port.name, mega(value))))
-        };
-        bars.push(Bar {
-            label: port.title(&TRAFFIC),
-            parts: [part(3, "Rx", rx), part(0, "Tx", tx)].into_iter().flatten().collect(),
-            mark: None,
-            figure: number(port.traffic() / per),
-        });
-    }
+    let rates = |port: &&Source| (port.name.clone(), port.title(&TRAFFIC), TRAFFIC.map(|name| port.mean(name)));
+    let rows: Vec<Rates> = busy.iter().map(rates).collect();
     // The colours' places: Tx is the first, Rx the fourth.
-    let series = ["Tx, to the device", "", "", "Rx, from the device"].map(str::to_owned).to_vec();
-    let chart = Bars { across: unit.to_owned(), series, bars, mark: None };
-    let (chart, note) = drawn_few(chart, &note(idle, 0, &busy, &TRAFFIC));
+    let series = ["Tx, to the device", "", "", "Rx, from the device"];
+    let (chart, note) = two_parts(&rows, [(3, "Rx"), (0, "Tx")], &series, &note(idle, 0, &busy, &TRAFFIC));
     (!busy.is_empty()).then(|| Figure { heading: "PCIe by root port".to_owned(), note, chart, table, is_digest: false })
 }
 
 fn memory_by_node(memory: &[Memory]) -> Option<Figure> {
-    let rates: Vec<(String, usize, Option<f64>, Option<f64>)> =
-        memory.iter().map(|node| (node.name(), node.count(), node.mean(MEMORY[0]), node.mean(MEMORY[1]))).collect();
-    let table = Rows::of(&rates).columns(&[
-        ("DRAM", 8, Left, &|(name, ..)| name.clone()),
-        ("Channels", 8, Right, &|(_, channels, ..)| channels.to_string()),
-        ("Read(MB/s)", 9, Right, &|(.., read, _)| mega(*read)),
-        ("Write(MB/s)", 9, Right, &|(.., write)| mega(*write)),
+    let table = Rows::of(memory).columns(&[
+        ("DRAM", 8, Left, &|node| node.name()),
+        ("Channels", 8, Right, &|node| node.count().to_string()),
+        ("Read(MB/s)", 9, Right, &|node| mega(node.mean(MEMORY[0]))),
+        ("Write(MB/s)", 9, Right, &|node| mega(node.mean(MEMORY[1]))),
     ]);
-    let both = |row: &(String, usize, Option<f64>, Option<f64>)| row.2.unwrap_or(0.0) + row.3.unwrap_or(0.0);
-    let (per, unit) = unit(rates.iter().map(both).fold(0.0, f64::max));
-    let mut bars = Vec::new();
-    for row in &rates {
-        let (name, _, read, write) = row;
-        let part = |place, word: &str, value: &Option<f64>| {
-            Some((place, (*value)? / per, format!("{name} {word}: {} MB/s", mega(*value))))
+    let rows: Vec<Rates> =
+        memory.iter().map(|node| (node.name(), node.name(), MEMORY.map(|name| node.mean(name)))).collect();
+    let note = lacking(memory).unwrap_or_default();
+    let (chart, note) = two_parts(&rows, [(0, "read"), (1, "written")], &["read", "written"], &note);
+    (!rows.is_empty()).then(|| Figure { heading: "DRAM by node".to_owned(), note, chart, table, is_digest: false })
+}
+
+/// A bar's name, its label, and the rates of its two parts.
+type Rates = (String, String, [Option<f64>; 2]);
+
+/// A bar of two stacked rates for each row; `parts` are their colours and words.
+fn two_parts(rows: &[Rates], parts: [(usize, &str); 2], series: &[&str], note: &str) -> (Option<Chart>, String) {
+    let sum = |rates: &[Option<f64>; 2]| rates.iter().flatten().sum::<f64>();
+    let (per, unit) = unit(rows.iter().map(|row| sum(&row.2)).fold(0.0, f64::max));
+    let bar = |(name, label, rates): &Rates| {
+        let part = |(rate, (colour, word)): (&Option<f64>, (usize, &str))| {
+            Some((colour, (*rate)? / per, format!("{name} {word}: {} MB/s", mega(*rate))))
         };
-        bars.push(Bar {
-            label: name.clone(),
-            parts: [part(0, "read", read), part(1, "written", write)].into_iter().flatten().collect(),
-            mark: None,
-            figure: number(both(row) / per),
-        });
-    }
-    let series = ["read", "written"].map(str::to_owned).to_vec();
-    let (chart, note) =
-        drawn_few(Bars { across: unit.to_owned(), series, bars, mark: None }, &lacking(memory).unwrap_or_default());
-    (!rates.is_empty()).then(|| Figure { heading: "DRAM by node".to_owned(), note, chart, table, is_digest: false })
+        let parts = rates.iter().zip(parts).filter_map(part).collect();
+        Bar { label: label.clone(), parts, mark: None, figure: number(sum(rates) / per) }
+    };
+    let series = series.iter().map(|name| (*name).to_owned()).collect();
+    drawn_few(Bars { across: unit.to_owned(), series, bars: rows.iter().map(bar).collect(), mark: None }, note)
 }

@@ -196,7 +196,7 @@ fn histogram(out: &mut String, h: &Histogram, per_octave: u32, digits: i32) {
     out.push_str("]]");
 }
 
-/// So many significant digits: five are more than a histogram keeps.
+/// With this number of significant digits: five are more than a histogram keeps.
 fn short(ns: f64, digits: i32) -> String {
     if ns == 0.0 || !ns.is_finite() {
         return "0".to_owned();

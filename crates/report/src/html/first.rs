@@ -13,11 +13,11 @@ use crate::model::{self, Host, Kind, Section};
 use crate::style::Tone;
 use crate::text::{device_name, duration, target_key};
 
-/// So many measurements have a line in the chart.
+/// Upper limit of the measurements in the chart.
 const MOST_ROWS: usize = 16;
 
 /// What the tiles and the chart are of.
-struct First {
+struct FirstScreen {
     tiles: Vec<Fact>,
     heading: String,
     chart: Option<Chart>,
@@ -50,7 +50,7 @@ pub fn write(page: &mut String, sections: &[Section], hosts: &[Host], conclusion
     page.push_str("</section>\n");
 }
 
-fn first(sections: &[Section], hosts: &[Host]) -> Option<First> {
+fn first(sections: &[Section], hosts: &[Host]) -> Option<FirstScreen> {
     let is_latency = |section: &&Section| is_latency(section) && !main_samples(section).is_empty();
     let latencies: Vec<&Section> = sections.iter().filter(is_latency).collect();
     if !latencies.is_empty() {
@@ -64,7 +64,7 @@ fn first(sections: &[Section], hosts: &[Host]) -> Option<First> {
         let figure = figures::of(section).into_iter().find(|figure| figure.chart.is_some());
         let (heading, chart, note) =
             figure.map_or_else(Default::default, |figure| (figure.heading, figure.chart, figure.note));
-        (!tiles.is_empty()).then_some(First { tiles, heading, chart, note })
+        (!tiles.is_empty()).then_some(FirstScreen { tiles, heading, chart, note })
     })
 }
 
@@ -85,7 +85,7 @@ fn measure(section: &Section) -> String {
 
 /// What runs must have in common to be set against each other: what was measured, on which machine and device, and how.
 #[derive(Clone, PartialEq)]
-struct Way {
+struct Comparable {
     measure: String,
     host: Option<usize>,
     kind: Option<(u16, u16)>,
@@ -94,10 +94,10 @@ struct Way {
     is_emulated: bool,
 }
 
-fn way(section: &Section, hosts: &[Host]) -> Way {
+fn setup(section: &Section, hosts: &[Host]) -> Comparable {
     let first = section.first();
     let method = first.method.as_ref();
-    Way {
+    Comparable {
         measure: measure(section),
         host: model::host_of(hosts, &first.run),
         kind: first.device.as_ref().map(|device| (device.vendor, device.device)),
@@ -107,7 +107,7 @@ fn way(section: &Section, hosts: &[Host]) -> Way {
     }
 }
 
-fn latency(sections: &[&Section], hosts: &[Host]) -> First {
+fn latency(sections: &[&Section], hosts: &[Host]) -> FirstScreen {
     // Registers are what one asks for first.
     let rank = |section: &Section| match model::kind(section.test()) {
         Kind::Mmio => 0,
@@ -116,7 +116,7 @@ fn latency(sections: &[&Section], hosts: &[Host]) -> First {
     };
     let best = sections.iter().map(|section| rank(section)).min().unwrap_or(0);
     let lead = sections.iter().find(|section| rank(section) == best).unwrap_or(&sections[0]);
-    let same: Vec<&&Section> = sections.iter().filter(|section| way(section, hosts) == way(lead, hosts)).collect();
+    let same: Vec<&&Section> = sections.iter().filter(|section| setup(section, hosts) == setup(lead, hosts)).collect();
     let last = same.last().copied().unwrap_or(lead);
     let before = (same.len() > 1).then(|| (run(lead), *lead));
     let about = if same.len() > 1 { format!("{}, {}", run(last), measure(last)) } else { measure(last) };
@@ -124,7 +124,7 @@ fn latency(sections: &[&Section], hosts: &[Host]) -> First {
     let what = if sections.len() > 1 { "of all measurements" } else { "samples, interrupts" };
     tiles.push(Fact::losses("Lost", losses::total(sections.iter().copied()), what));
     let (heading, chart, note) = latency_chart(sections, hosts, lead, &same);
-    First { tiles, heading, chart: Some(chart), note }
+    FirstScreen { tiles, heading, chart: Some(chart), note }
 }
 
 fn latency_chart(sections: &[&Section], hosts: &[Host], lead: &Section, same: &[&&Section]) -> (String, Chart, String) {
@@ -165,15 +165,15 @@ const READ_SPANS: &str = "The mark is the median, which stands at the end; the b
 
 fn spans(sections: &[&Section], hosts: &[Host]) -> (String, Chart, String) {
     let runs = once(sections.iter().map(|section| run(section)));
-    let mut ways: Vec<Way> = Vec::new();
-    for way in sections.iter().map(|section| way(section, hosts)) {
-        if !ways.contains(&way) {
-            ways.push(way);
+    let mut setups: Vec<Comparable> = Vec::new();
+    for setup in sections.iter().map(|section| setup(section, hosts)) {
+        if !setups.contains(&setup) {
+            setups.push(setup);
         }
     }
-    let place = |section: &Section| ways.iter().position(|known| *known == way(section, hosts));
-    // Where one thing was measured in several ways, the run tells them apart.
-    let label = |section: &Section| match ways.iter().filter(|way| way.measure == measure(section)).count() {
+    let place = |section: &Section| setups.iter().position(|known| *known == setup(section, hosts));
+    // Where one thing was measured in several setups, the run tells them apart.
+    let label = |section: &Section| match setups.iter().filter(|setup| setup.measure == measure(section)).count() {
         1 => measure(section),
         _ => format!("{} ({})", measure(section), run(section)),
     };

@@ -55,7 +55,7 @@ pub fn notices(page: &mut String, records: &[Record]) {
     page.push_str("</ul>\n</section>\n");
 }
 
-/// So many texts of a kind are listed.
+/// Upper limit of the texts of a kind.
 const MOST_NOTICES: usize = 100;
 
 /// What is good, what is doubtful, what to do; then the figures of each section in words.

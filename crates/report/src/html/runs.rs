@@ -18,7 +18,7 @@ use crate::text::{clean, duration, figure, rate};
 const MOST_COLUMNS: usize = 12;
 /// More rows than this no one reads.
 const MOST_ROWS: usize = 300;
-/// So many histograms are drawn over each other, each with its tail.
+/// Upper limit of the histograms that are drawn over each other, each with its tail.
 const MOST_CHARTS: usize = 6;
 /// The statistics of a histogram: name as `compare` has it, words, percentile.
 const STATISTICS: [(&str, &str, Option<f64>); 4] = [
@@ -29,15 +29,15 @@ const STATISTICS: [(&str, &str, Option<f64>); 4] = [
 ];
 
 /// Runs that stand in one column: those of one label, or a single one without.
-struct Column<'r> {
+struct RunColumn<'r> {
     title: String,
     host: String,
     records: Vec<&'r Record>,
     runs: BTreeSet<String>,
 }
 
-fn columns<'r>(records: &'r [Record], hosts: &[Host]) -> Vec<Column<'r>> {
-    let mut columns: Vec<Column> = Vec::new();
+fn columns<'r>(records: &'r [Record], hosts: &[Host]) -> Vec<RunColumn<'r>> {
+    let mut columns: Vec<RunColumn> = Vec::new();
     let mut places: BTreeMap<(Option<usize>, Option<&str>, &str), usize> = BTreeMap::new();
     // A run may have its label in some of its records only.
     let labels: BTreeMap<&str, &str> = records.iter().filter_map(|r| Some((&*r.run, r.label.as_deref()?))).collect();
@@ -46,7 +46,7 @@ fn columns<'r>(records: &'r [Record], hosts: &[Host]) -> Vec<Column<'r>> {
         let host = model::host_of(hosts, &record.run);
         let run = if label.is_some() { "" } else { &*record.run };
         let place = *places.entry((host, label, run)).or_insert_with(|| {
-            columns.push(Column {
+            columns.push(RunColumn {
                 title: label.map_or_else(|| format!("run {}", record.run), str::to_owned),
                 host: host.map_or_else(|| "machine not described".to_owned(), |host| hosts[host].name.clone()),
                 records: Vec::new(),
@@ -67,7 +67,8 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
         return String::new();
     }
     let all = columns(records, hosts);
-    let sides: Vec<BTreeMap<CellKey, Own>> = all.iter().map(|column| owns(&Side::of(&column.records, false))).collect();
+    let sides: Vec<BTreeMap<CellKey, Pooled>> =
+        all.iter().map(|column| pooled(&Side::of(&column.records, false))).collect();
     let mut count: BTreeMap<&CellKey, usize> = BTreeMap::new();
     for key in sides.iter().flat_map(BTreeMap::keys) {
         *count.entry(key).or_default() += 1;
@@ -134,7 +135,13 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
 }
 
 /// The histograms of the runs over each other, and their tails; returns whether there was anything to draw.
-fn overlay(page: &mut String, key: &CellKey, own: &[usize], all: &[Column], sides: &[BTreeMap<CellKey, Own>]) -> bool {
+fn overlay(
+    page: &mut String,
+    key: &CellKey,
+    own: &[usize],
+    all: &[RunColumn],
+    sides: &[BTreeMap<CellKey, Pooled>],
+) -> bool {
     let named = own.iter().map(|place| {
         let histogram = sides[*place].get(key).map(|own| own.histogram.clone()).unwrap_or_default();
         (all[*place].title.clone(), histogram)
@@ -154,7 +161,7 @@ fn overlay(page: &mut String, key: &CellKey, own: &[usize], all: &[Column], side
     true
 }
 
-fn head(column: &Column) -> String {
+fn head(column: &RunColumn) -> String {
     let mut times: Vec<&str> = column.records.iter().flat_map(|r| r.times()).filter(|time| !time.is_empty()).collect();
     times.sort_unstable();
     let runs = if column.runs.len() > 1 { format!("<br>{} runs", column.runs.len()) } else { String::new() };
@@ -168,7 +175,7 @@ fn head(column: &Column) -> String {
 
 /// The part of one side in a cell, with all CPUs and vectors together.
 #[derive(Default)]
-struct Own {
+struct Pooled {
     histogram: Histogram,
     values: Values,
     unit: String,
@@ -176,8 +183,8 @@ struct Own {
 }
 
 /// What a side has, by the keys of groups.
-fn owns(side: &Side) -> BTreeMap<CellKey, Own> {
-    let mut owns: BTreeMap<CellKey, Own> = BTreeMap::new();
+fn pooled(side: &Side) -> BTreeMap<CellKey, Pooled> {
+    let mut owns: BTreeMap<CellKey, Pooled> = BTreeMap::new();
     for (known, cell) in side.figures.iter().flat_map(|figure| side.cells(*figure)) {
         let own = owns.entry(known.merged()).or_default();
         cell.unit.clone_into(&mut own.unit);
@@ -195,11 +202,11 @@ fn write_key(
     page: &mut String,
     key: &CellKey,
     shown: &[usize],
-    sides: &[BTreeMap<CellKey, Own>],
+    sides: &[BTreeMap<CellKey, Pooled>],
     judged: &[Option<&Vec<Cell>>],
     room: usize,
 ) -> usize {
-    let owns: Vec<Option<&Own>> = shown.iter().map(|place| sides[*place].get(key)).collect();
+    let owns: Vec<Option<&Pooled>> = shown.iter().map(|place| sides[*place].get(key)).collect();
     let statistics: Vec<(&str, &str, Option<f64>)> =
         if key.is_histogram { STATISTICS.to_vec() } else { vec![("value", "", None)] };
     let mut rows = 0;
@@ -233,7 +240,7 @@ fn write_key(
     rows
 }
 
-fn value(own: &Own, key: &CellKey, percentile: Option<f64>) -> Option<f64> {
+fn value(own: &Pooled, key: &CellKey, percentile: Option<f64>) -> Option<f64> {
     let value = match (key.is_histogram, percentile) {
         (true, Some(percentile)) => own.histogram.percentile_ns(percentile),
         (true, None) => own.histogram.max_ns(),

@@ -8,11 +8,9 @@ mod convert;
 pub(crate) mod counters;
 pub(crate) mod doctor;
 mod header;
-mod irq;
+pub(crate) mod latency;
 pub(crate) mod layout;
-mod mmio;
 mod notices;
-pub(crate) mod path;
 mod plain;
 pub(crate) mod readout;
 mod summary;
@@ -114,9 +112,7 @@ fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
     }
     match kind {
         Kind::Counters => counters::tables(out, &section.records),
-        Kind::Mmio => mmio::write(out, section),
-        Kind::Irq => irq::write(out, section, with_legend),
-        Kind::Path => path::write(out, section),
+        Kind::Mmio | Kind::Path | Kind::Irq => latency::write(out, section, with_legend),
         Kind::Verify => verify::write(out, section),
         Kind::Readout => readout::write(out, section),
         Kind::Other if section.test() == doctor::TEST => doctor::write(out, section),

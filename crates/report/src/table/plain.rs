@@ -11,7 +11,7 @@ use crate::text::{clean, figure};
 const INTERVAL_END: &str = "interval_end_ns";
 
 /// A value and its unit.
-type Figure<'a> = (f64, &'a str);
+type Amount<'a> = (f64, &'a str);
 
 pub fn write(out: &mut Page, section: &Section) {
     let mut names: Vec<&String> = section.records.iter().flat_map(|r| r.histograms.keys()).collect();
@@ -27,7 +27,7 @@ pub fn write(out: &mut Page, section: &Section) {
 
 /// The figures by name; `None` where there is none.
 pub(crate) fn figures(section: &Section) -> Option<Columns> {
-    let mut figures: BTreeMap<(String, Option<u32>), Vec<Figure>> = BTreeMap::new();
+    let mut figures: BTreeMap<(String, Option<u32>), Vec<Amount>> = BTreeMap::new();
     for record in &section.records {
         // The ends of intervals are no figures to be averaged.
         for (name, metric) in record.metrics.iter().filter(|(name, _)| *name != INTERVAL_END) {
@@ -39,8 +39,8 @@ pub(crate) fn figures(section: &Section) -> Option<Columns> {
         return None;
     }
     // Several records of one figure are its intervals: the sum of counts, the mean of anything else.
-    let is_count = |values: &[Figure]| matches!(values[0].1, "1" | "bytes");
-    let value = |values: &[Figure]| {
+    let is_count = |values: &[Amount]| matches!(values[0].1, "1" | "bytes");
+    let value = |values: &[Amount]| {
         let sum: f64 = values.iter().map(|v| v.0).sum();
         if is_count(values) { sum } else { sum / values.len() as f64 }
     };

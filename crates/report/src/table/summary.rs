@@ -52,7 +52,7 @@ pub fn per_cpu_and_target(section: &Section, name: &str, with_offset: bool) -> V
 
 /// One table per way of grouping in which the measured CPUs differ. A way that groups them just as an earlier one
 /// does (one node per package) says so instead.
-pub fn groups(out: &mut Page, section: &Section, name: &str, what: &str, wanted: impl Fn(&Record) -> bool) {
+pub fn groups(out: &mut Page, section: &Section, name: &str, what: &str) {
     let cpus = section.cpus();
     let device_node = section.first().device.as_ref().and_then(|d| d.node);
     let mut written: Vec<&Grouping> = Vec::new();
@@ -62,7 +62,7 @@ pub fn groups(out: &mut Page, section: &Section, name: &str, what: &str, wanted:
             continue;
         }
         written.push(grouping);
-        let place = |record: &Record| record.cpu.as_ref().filter(|_| wanted(record)).and_then(|c| (grouping.place)(c));
+        let place = |record: &Record| record.cpu.as_ref().and_then(|c| (grouping.place)(c));
         let rows: Vec<_> = section
             .merged_by(name, place)
             .into_iter()
