@@ -128,6 +128,16 @@ struct uncore_events {
 	struct attribute *list[UNCORE_EVENTS_MAX + 1];
 };
 
+/* The groups of sysfs from prefix_attrs, prefix_format_attrs and prefix_events; then their list. */
+#define UNCORE_GROUPS(prefix)								\
+static const struct attribute_group prefix##_group = { .attrs = prefix##_attrs };	\
+static const struct attribute_group prefix##_format_group = {				\
+	.name = "format", .attrs = prefix##_format_attrs };				\
+static const struct attribute_group prefix##_events_group = {				\
+	.name = "events", .attrs = prefix##_events.list }
+#define UNCORE_GROUP_LIST(prefix) \
+	{ &prefix##_group, &prefix##_format_group, &prefix##_events_group, NULL }
+
 void uncore_pmu_disable(struct pmu *pmu);
 void uncore_pmu_enable(struct pmu *pmu);
 int uncore_event_check(struct perf_event *event);

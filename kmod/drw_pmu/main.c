@@ -57,21 +57,11 @@ static void drw_events_init(bool is_seed)
 	}
 }
 
-static const struct attribute_group drw_events_group = {
-	.name = "events",
-	.attrs = drw_events.list,
-};
-
 PMU_FORMAT_ATTR(event, "config:0-7");
 
 static struct attribute *drw_format_attrs[] = {
 	&format_attr_event.attr,
 	NULL
-};
-
-static const struct attribute_group drw_format_group = {
-	.name = "format",
-	.attrs = drw_format_attrs,
 };
 
 static ssize_t identifier_show(struct device *dev, struct device_attribute *attr, char *buf)
@@ -110,16 +100,8 @@ static struct attribute *drw_attrs[] = {
 	NULL
 };
 
-static const struct attribute_group drw_group = {
-	.attrs = drw_attrs,
-};
-
-static const struct attribute_group *drw_groups[] = {
-	&drw_group,
-	&drw_format_group,
-	&drw_events_group,
-	NULL
-};
+UNCORE_GROUPS(drw);
+static const struct attribute_group *drw_groups[] = UNCORE_GROUP_LIST(drw);
 
 /*
  * perf's side: events that are counted system-wide on one CPU. The changes that perf

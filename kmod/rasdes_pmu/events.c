@@ -171,11 +171,6 @@ void rasdes_events_init(void)
 	}
 }
 
-static const struct attribute_group rasdes_events_group = {
-	.name = "events",
-	.attrs = rasdes_events.list,
-};
-
 PMU_FORMAT_ATTR(eventid, "config:0-15");
 PMU_FORMAT_ATTR(type, "config:16-19");
 PMU_FORMAT_ATTR(lane, "config:20-27");
@@ -185,11 +180,6 @@ static struct attribute *rasdes_format_attrs[] = {
 	&format_attr_type.attr,
 	&format_attr_lane.attr,
 	NULL
-};
-
-static const struct attribute_group rasdes_format_group = {
-	.name = "format",
-	.attrs = rasdes_format_attrs,
 };
 
 static ssize_t identifier_show(struct device *dev, struct device_attribute *attr, char *buf)
@@ -247,13 +237,5 @@ static struct attribute *rasdes_attrs[] = {
 	NULL
 };
 
-static const struct attribute_group rasdes_group = {
-	.attrs = rasdes_attrs,
-};
-
-const struct attribute_group *rasdes_groups[] = {
-	&rasdes_group,
-	&rasdes_format_group,
-	&rasdes_events_group,
-	NULL
-};
+UNCORE_GROUPS(rasdes);
+const struct attribute_group *rasdes_groups[] = UNCORE_GROUP_LIST(rasdes);

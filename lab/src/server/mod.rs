@@ -1,4 +1,4 @@
-//! Serves a [`Device`] to a vfio-user client, which in the lab is QEMU's `vfio-user-pci`.
+//! Serves a [`DeviceModel`] to a vfio-user client, which in the lab is QEMU's `vfio-user-pci`.
 //!
 //! Each device has four threads: one answers the client, one sends delayed messages, one runs the device's own work,
 //! one answers the control socket.
