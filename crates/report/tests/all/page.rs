@@ -1,7 +1,8 @@
 //! The page and the pictures: whole, self-contained, and deaf to hostile records.
 
 use pciescope_core::{Histogram, Host, Record, outcome};
-use pciescope_report::print::terminal;
+use pciescope_report::print::{markdown, terminal};
+use pciescope_report::text::escape;
 use pciescope_report::{facts, heat, html, png, svg};
 
 use crate::sample::{self, Shape, mixed};
@@ -229,18 +230,25 @@ fn heat_maps_group_cpus_by_package_then_node_with_siblings_side_by_side() {
     );
 }
 
-/// The page's words are the terminal's.
+/// What terminal, Markdown and page say of a measurement is the same, and so is the headline in the tile.
 #[test]
-fn the_page_has_the_lines_of_the_terminal() {
-    let records = sample::whole(&SMALL);
-    let (page, terminal) = (html::render(&records), terminal::render(&records));
-    for words in [
-        "median 989 ns; 939 ns to 1.09 us by CPU",
-        "p99 1.16 us, worst 5.61 us; fastest CPU 0, slowest CPU 1 (+16 %)",
-        "largest step: 354 ns from 0000:00:1c.0 to 0000:19:00.0",
-    ] {
-        assert!(page.contains(words) && terminal.contains(words), "{words}\n{terminal}");
+fn each_line_of_a_measurement_is_on_the_terminal_in_markdown_and_on_the_page() {
+    for (records, least) in [(sample::whole(&SMALL), 14), (mixed::whole(), 20)] {
+        let (page, markdown) = (html::render(&records), markdown::render(&records));
+        let terminal = terminal::render(&records).split_whitespace().collect::<Vec<_>>().join(" ");
+        let terminal = anstream::adapter::strip_str(&terminal).to_string();
+        let lines: Vec<String> =
+            markdown.lines().filter_map(|line| Some(line.strip_prefix("- ")?.replace('\\', ""))).collect();
+        assert!(lines.len() >= least, "{} lines\n{markdown}", lines.len());
+        for line in lines {
+            // The terminal breaks what is too long for it.
+            let parts = line.split("; ").map(|part| part.trim_end_matches(';'));
+            assert!(parts.clone().all(|part| terminal.contains(part)), "{line}\n{terminal}");
+            assert!(page.contains(&escape(&line)), "{line}");
+        }
     }
+    let page = html::render(&sample::whole(&SMALL));
+    assert!(page.contains("median 989 ns; 939 ns to 1.09 us by CPU"));
     assert!(page.contains("<span>Median</span> <b>989 ns</b> <small>939 ns to 1.09 us by CPU, 0000:1a:00.0"));
 }
 
