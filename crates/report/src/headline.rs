@@ -37,15 +37,18 @@ impl Headline {
                 by_cpu.entry(cpu.cpu).or_default().merge(histogram);
             }
         }
-        let of_cells = of_runs(&cells.values().collect::<Vec<_>>()).map(|runs| {
-            let logs: Vec<f64> = runs.iter().map(|run| run.value().ln()).collect();
-            (logs.iter().sum::<f64>() / logs.len() as f64).exp()
-        });
+        let of_cells = of_cells(&cells.values().collect::<Vec<_>>());
         let mut by_cpu: Vec<(u32, f64)> =
             by_cpu.into_iter().filter_map(|(cpu, histogram)| Some((cpu, histogram.median_ns()?))).collect();
         by_cpu.sort_by(|one, other| one.1.total_cmp(&other.1));
         Some(Headline { median_ns: of_cells.or_else(|| all.median_ns())?, is_mean: of_cells.is_some(), by_cpu })
     }
+}
+
+/// The median of a group's cells in nanoseconds, of several runs their geometric mean; `None` as [`of_runs`].
+pub(crate) fn of_cells(cells: &[&SideCell]) -> Option<f64> {
+    let logs: Vec<f64> = of_runs(cells)?.iter().map(|run| run.value().ln()).collect();
+    Some((logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
 /// Of each run of a side the geometric mean of the medians of a group's cells. `None` of fewer than two cells, and where a

@@ -32,6 +32,7 @@ pub use self::json::lines;
 pub(crate) use self::judge::judge;
 pub use self::key::CellKey;
 pub use self::limit::{BadLimit, Limit, STATISTICS};
+pub(crate) use self::render::value;
 pub use self::render::{Names, brief, render};
 pub use self::rulings::{OneSided, Ruling};
 

@@ -9,7 +9,7 @@ use super::key::Better;
 use super::{ALPHA, Cell, CellKey, Judgement, Need, Ruling, Shape, Shift, Verdict, tally};
 use crate::style::{Tone, paint};
 use crate::table::layout::{Column, Left, Right, Rows, wrap};
-use crate::text::{clean, counted, duration, figure, thousands};
+use crate::text::{clean, counted, duration, figure, rate, thousands};
 
 /// How many cells of single CPUs are shown where not all are wanted.
 const SHOWN_CELLS: usize = 10;
@@ -338,10 +338,11 @@ fn help(need: Need) -> String {
     }
 }
 
-fn value(unit: &str, value: f64) -> String {
+/// A figure with its unit.
+pub(crate) fn value(unit: &str, value: f64) -> String {
     match unit {
         "ns" => duration(value),
-        "bytes/s" => format!("{:.1} MB/s", value / 1e6),
+        "bytes/s" => rate(value),
         "1" | "" => figure(value),
         unit => format!("{} {}", figure(value), clean(unit)),
     }

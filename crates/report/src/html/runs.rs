@@ -9,10 +9,11 @@ use pciescope_core::Histogram;
 
 use super::{charts, first, safe};
 use crate::chart::{Chart, Curves};
-use crate::compare::cells::{Side, Values};
+use crate::compare::cells::{Side, SideCell, Values};
 use crate::compare::{self, Cell, CellKey, Shift, Verdict};
+use crate::headline;
 use crate::model::{self, Host};
-use crate::text::{clean, duration, figure, rate};
+use crate::text::{clean, duration};
 
 /// More columns than this no one compares by eye.
 const MOST_COLUMNS: usize = 12;
@@ -176,23 +177,40 @@ fn head(column: &RunColumn) -> String {
 /// The part of one side in a cell, with all CPUs and vectors together.
 #[derive(Default)]
 struct Pooled {
+    /// Of histograms, in nanoseconds.
+    median: Option<f64>,
     histogram: Histogram,
     values: Values,
     unit: String,
     cpus: BTreeSet<u32>,
 }
 
+impl Pooled {
+    fn of(cells: &[(CellKey, SideCell)]) -> Self {
+        let cpus = cells.iter().filter_map(|(key, _)| key.cpu).collect();
+        let cells: Vec<&SideCell> = cells.iter().map(|(_, cell)| cell).collect();
+        let mut own = Pooled { cpus, ..Pooled::default() };
+        for cell in &cells {
+            cell.unit.clone_into(&mut own.unit);
+            for run in &cell.runs {
+                run.samples.iter().for_each(|samples| own.histogram.merge(samples.histogram));
+                own.values.extend(&run.values);
+            }
+        }
+        own.median = headline::of_cells(&cells).or_else(|| own.histogram.median_ns());
+        own
+    }
+}
+
 /// What a side has, by the keys of groups.
 fn pooled(side: &Side) -> BTreeMap<CellKey, Pooled> {
-    let mut owns: BTreeMap<CellKey, Pooled> = BTreeMap::new();
-    for (known, cell) in side.figures.iter().flat_map(|figure| side.cells(*figure)) {
-        let own = owns.entry(known.merged()).or_default();
-        cell.unit.clone_into(&mut own.unit);
-        own.cpus.extend(known.cpu);
-        for run in &cell.runs {
-            run.samples.iter().for_each(|samples| own.histogram.merge(samples.histogram));
-            own.values.extend(&run.values);
+    let mut owns = BTreeMap::new();
+    for figure in &side.figures {
+        let mut groups: BTreeMap<CellKey, Vec<(CellKey, SideCell)>> = BTreeMap::new();
+        for (key, cell) in side.cells(*figure) {
+            groups.entry(key.merged()).or_default().push((key, cell));
         }
+        owns.extend(groups.into_iter().map(|(key, cells)| (key, Pooled::of(&cells))));
     }
     owns
 }
@@ -229,7 +247,7 @@ fn write_key(
                 continue;
             };
             let unit = owns[column].as_ref().map_or("", |own| own.unit.as_str());
-            let text = safe(&shown_as(*value, if key.is_histogram { "ns" } else { unit }));
+            let text = safe(&compare::value(if key.is_histogram { "ns" } else { unit }, *value));
             let has_same_cpus = owns[0].as_ref().map(|own| &own.cpus) == owns[column].as_ref().map(|own| &own.cpus);
             let difference = difference(key, name, judged[column], (values[0], *value), has_same_cpus);
             *page += &format!("<td>{text}{difference}</td>");
@@ -242,22 +260,13 @@ fn write_key(
 
 fn value(own: &Pooled, key: &CellKey, percentile: Option<f64>) -> Option<f64> {
     let value = match (key.is_histogram, percentile) {
+        (true, Some(50.0)) => own.median,
         (true, Some(percentile)) => own.histogram.percentile_ns(percentile),
         (true, None) => own.histogram.max_ns(),
         (false, _) if key.is_loss() => Some(own.values.sum),
         (false, _) => (own.values.count > 0).then(|| own.values.mean()),
     };
     value.filter(|value| value.is_finite())
-}
-
-fn shown_as(value: f64, unit: &str) -> String {
-    match unit {
-        "ns" => duration(value),
-        "bytes/s" => rate(value),
-        "bytes" => format!("{:.1} MB", value / 1e6),
-        "1" => figure(value),
-        unit => format!("{} {}", figure(value), clean(unit)),
-    }
 }
 
 /// The difference against the first column: the one that was judged, over common CPUs, or the plain one.
@@ -281,23 +290,21 @@ fn difference(
     let Some(change) = change.filter(|change| change.is_finite()) else { return String::new() };
     let percent = format!("{:+.1} %", change * 100.0);
     let mut note = String::new();
-    // If the sides have different CPUs, the compared figures differ from those in this table. The mean of the CPUs'
-    // medians is not the median of all their samples either.
+    // If the sides have different CPUs, or a CPU of one side has too few samples, the compared figures differ from those
+    // in this table.
     let is_other = |a: f64, b: f64| (a - b).abs() > 0.005 * b.abs();
     if let Some(shift) =
         shift.filter(|shift| key.is_histogram && (is_other(shift.a, first) || is_other(shift.b, value)))
     {
-        let what = if has_same_cpus { "mean of the CPUs" } else { "common CPUs" };
+        let what = if has_same_cpus { "all samples" } else { "common CPUs" };
         note = format!("<br><span class=\"soft\">{what}: {} to {}</span>", duration(shift.a), duration(shift.b));
     }
     match shift.map(|shift| shift.verdict) {
         Some(verdict) if verdict.is_alarm() => {
-            let class = if matches!(verdict, Verdict::Slower) {
-                "worse"
-            } else if verdict == Verdict::Faster {
-                "better"
-            } else {
-                "moved"
+            let class = match verdict {
+                Verdict::Slower => "worse",
+                Verdict::Faster => "better",
+                _ => "moved",
             };
             format!("{note}<br><strong class=\"{class}\">{percent} {}</strong>", verdict.word())
         }
