@@ -99,7 +99,7 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, Error> {
 /// What a packed file begins with.
 const GZIP: &[u8] = b"\x1f\x8b";
 /// So many bytes of a file are read at a time.
-const BLOCK: usize = 1 << 20;
+const BLOCK: usize = 256 << 10;
 
 /// Reads a record file; `-` is standard input, `sample` the recording that is built in.
 ///
@@ -114,7 +114,7 @@ pub fn read_records(path: &Path) -> Result<Contents, Error> {
 }
 
 /// Reads several record files in their order and hands each record on as it comes, with its file, so that files of any
-/// length need the memory of some blocks; gives the remarks, as [`Contents::remarks`]. A record that is in an earlier file
+/// length need the memory of a block; gives the remarks, as [`Contents::remarks`]. A record that is in an earlier file
 /// too, such as the file of all records that an earlier command wrote, is left out: counted twice it would make figures
 /// look more certain.
 ///
@@ -128,14 +128,15 @@ pub fn each<E: From<Error>>(
     // 8 bytes for each record: of earlier files, and of the one that is being read, as its equal rows are several rows.
     let (mut earlier, mut own) = (HashSet::new(), Vec::new());
     let (state, is_one) = (RandomState::new(), paths.len() < 2);
-    for block in blocks::read(paths, move |text: &[u8], path: &Path, number, lines: &mut Vec<ParsedLine>| {
+    let parse = move |text: &[u8], path: &Path, number, lines: &mut Vec<ParsedLine>| {
         lines.push(parse_line(text, path, number).map(|record| {
             // Without a run nothing says that two are the same. A file edited by hand has other bytes.
             let is_compared = !is_one && !record.run.is_empty();
             let written = is_compared.then(|| serde_json::to_vec(&record).ok()).flatten();
             (written.map(|written| state.hash_one(written)), record)
         }));
-    }) {
+    };
+    blocks::each(paths, parse, |block| -> Result<(), E> {
         for line in block.lines {
             match line {
                 Ok((Some(hash), _)) if earlier.contains(&hash) => repeated += 1,
@@ -156,7 +157,8 @@ pub fn each<E: From<Error>>(
                 repeated = 0;
             }
         }
-    }
+        Ok(())
+    })?;
     Ok(remarks)
 }
 
@@ -197,7 +199,7 @@ impl LeftOut {
     }
 }
 
-/// Reads several record files, each by itself, and goes on where one cannot be read: `leave` is told what was left out, in
+/// Reads several record files, each by itself, on all CPUs, and goes on where one cannot be read: `leave` is told what was left out, in
 /// the order of the files. A line that a file has twice counts once; a record that another file has too is taken. Of an
 /// environment only the fields that are wrong are left out.
 ///
@@ -210,7 +212,7 @@ pub fn each_readable<E>(
 ) -> Result<(), E> {
     let state = RandomState::new();
     let mut known = HashSet::new();
-    for block in blocks::read(paths, move |text: &[u8], path: &Path, number, lines: &mut Vec<ParsedLine>| {
+    for block in blocks::on_all_cpus(paths, move |text: &[u8], path: &Path, number, lines: &mut Vec<ParsedLine>| {
         let record = parse_line(text, path, number).and_then(|record| with_run(record, path, number));
         let record = record.or_else(|error| salvage(text, path, number, lines).ok_or(error));
         lines.push(record.map(|record| (Some(state.hash_one(text.trim_ascii())), record)));

@@ -1,4 +1,4 @@
-//! Record files in blocks of whole lines: one thread reads them, all CPUs parse them, and they come in the order of the files.
+//! Record files in blocks of whole lines, which come in the order of the files.
 
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
@@ -37,8 +37,9 @@ struct UnparsedLines {
 pub trait Parse: Fn(&[u8], &Path, usize, &mut Vec<ParsedLine>) + Send + Sync + 'static {}
 impl<F: Fn(&[u8], &Path, usize, &mut Vec<ParsedLine>) + Send + Sync + 'static> Parse for F {}
 
-/// Reads files one after the other. The last block of a file without any line is [`Error::NoRecord`].
-pub fn read(paths: &[PathBuf], parse: impl Parse) -> impl Iterator<Item = ParsedLines> {
+/// Reads files one after the other, on all CPUs: each may hold some blocks. The last block of a file without any line is
+/// [`Error::NoRecord`].
+pub fn on_all_cpus(paths: &[PathBuf], parse: impl Parse) -> impl Iterator<Item = ParsedLines> {
     let threads = available_parallelism().map_or(1, usize::from);
     let (order, blocks) = sync_channel::<Receiver<ParsedLines>>(2 * threads);
     let (work, texts) = sync_channel::<(UnparsedLines, SyncSender<ParsedLines>)>(threads);
@@ -47,25 +48,65 @@ pub fn read(paths: &[PathBuf], parse: impl Parse) -> impl Iterator<Item = Parsed
         let (texts, parse) = (Arc::clone(&texts), Arc::clone(&parse));
         spawn(move || {
             let next = || texts.lock().ok()?.recv().ok();
-            while let Some((UnparsedLines { path, first, bytes }, done)) = next() {
-                let lines = lines(&bytes, &path, first, &*parse);
+            while let Some((text, done)) = next() {
                 // Nobody waits for it after an error in an earlier block.
-                let _ = done.send(ParsedLines { path, lines, is_last: false });
+                let _ = done.send(text.parsed(&*parse));
             }
         });
     }
     let paths = paths.to_vec();
-    let cutter = Cutter { order, work };
-    spawn(move || paths.iter().try_for_each(|path| cutter.read(path)));
+    spawn(move || {
+        cut(&paths, &mut |piece| {
+            let (done, block) = sync_channel(1);
+            order.send(block).ok()?;
+            match piece {
+                FilePiece::Unparsed(text) => work.send((text, done)).ok(),
+                FilePiece::Parsed(block) => done.send(block).ok(),
+            }
+        })
+    });
     let mut is_empty = true;
-    blocks.into_iter().map(move |block| {
-        let mut block = block.recv().expect("a thread that parses records has panicked");
-        is_empty &= block.lines.is_empty();
-        if block.is_last && std::mem::replace(&mut is_empty, true) {
-            block.lines.push(Err(Error::NoRecord { path: block.path.to_path_buf() }));
+    let panicked = "a thread that parses records has panicked";
+    blocks.into_iter().map(move |block| block.recv().expect(panicked).or_empty(&mut is_empty))
+}
+
+/// Reads files as [`on_all_cpus`], on this one: only one block is held at a time.
+///
+/// # Errors
+/// The first of `take`.
+pub fn each<E>(
+    paths: &[PathBuf],
+    parse: impl Parse,
+    mut take: impl FnMut(ParsedLines) -> Result<(), E>,
+) -> Result<(), E> {
+    let (mut is_empty, mut ended) = (true, Ok(()));
+    cut(paths, &mut |piece| {
+        let block = match piece {
+            FilePiece::Unparsed(text) => text.parsed(&parse),
+            FilePiece::Parsed(block) => block,
+        };
+        ended = take(block.or_empty(&mut is_empty));
+        ended.is_ok().then_some(())
+    });
+    ended
+}
+
+impl UnparsedLines {
+    fn parsed(self, parse: &impl Parse) -> ParsedLines {
+        let lines = lines(&self.bytes, &self.path, self.first, parse);
+        ParsedLines { path: self.path, lines, is_last: false }
+    }
+}
+
+impl ParsedLines {
+    /// With an error where it is the last of a file without lines; `is_empty` is whether the file has had none so far.
+    fn or_empty(mut self, is_empty: &mut bool) -> Self {
+        *is_empty &= self.lines.is_empty();
+        if self.is_last && std::mem::replace(is_empty, true) {
+            self.lines.push(Err(Error::NoRecord { path: self.path.to_path_buf() }));
         }
-        block
-    })
+        self
+    }
 }
 
 /// The lines of a text, of which the first has this number.
@@ -85,16 +126,18 @@ pub fn lines(text: &[u8], path: &Path, first: usize, parse: &impl Parse) -> Vec<
     lines
 }
 
-/// Cuts files into texts. `None` comes of what nobody waits for any more.
-struct Cutter {
-    order: SyncSender<Receiver<ParsedLines>>,
-    work: SyncSender<(UnparsedLines, SyncSender<ParsedLines>)>,
+/// What files are cut into.
+enum FilePiece {
+    Unparsed(UnparsedLines),
+    /// What needs no parsing: an error, the end of a file.
+    Parsed(ParsedLines),
 }
 
-impl Cutter {
-    fn read(&self, path: &Path) -> Option<()> {
+/// Cuts files into pieces. Ends with `None` where `send` does: nobody waits for more.
+fn cut(paths: &[PathBuf], send: &mut impl FnMut(FilePiece) -> Option<()>) -> Option<()> {
+    for path in paths {
         let name: Arc<Path> = if path == Path::new("-") { Path::new("(standard input)") } else { path }.into();
-        let error = match open(path).map(|input| self.cut(input, &name)) {
+        let error = match open(path).map(|input| cut_one(input, &name, send)) {
             Ok(Ok(sent)) => {
                 sent?;
                 None
@@ -102,61 +145,52 @@ impl Cutter {
             Ok(Err(source)) => Some(Error::Read { path: name.to_path_buf(), source }),
             Err(error) => Some(error),
         };
-        self.say(ParsedLines { path: name, lines: error.map(Err).into_iter().collect(), is_last: true })
+        send(FilePiece::Parsed(ParsedLines { path: name, lines: error.map(Err).into_iter().collect(), is_last: true }))?;
     }
+    Some(())
+}
 
-    fn cut(&self, mut input: impl BufRead, path: &Arc<Path>) -> io::Result<Option<()>> {
-        let (mut first, mut bytes, mut is_too_long) = (1, Vec::new(), false);
-        loop {
-            let read = match input.fill_buf() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                read => read?,
-            };
-            let is_end = read.is_empty();
-            let newline = |at: usize| at + 1;
-            let end = match is_too_long {
-                true => read.iter().position(|byte| *byte == b'\n').map_or(0, newline),
-                false if is_end => 0,
-                false => read.iter().rposition(|byte| *byte == b'\n').map_or(0, newline),
-            };
-            let taken = if end > 0 { end } else { read.len() };
-            if !is_too_long {
-                bytes.extend(&read[..taken]);
-            }
-            input.consume(taken);
-            if is_too_long && (end > 0 || is_end) {
-                (first, is_too_long) = (first + 1, false);
-            } else if end > 0 || (is_end && !bytes.is_empty()) {
-                let count = bytes.iter().filter(|byte| **byte == b'\n').count();
-                if self
-                    .parse(UnparsedLines { path: Arc::clone(path), first, bytes: std::mem::take(&mut bytes) })
-                    .is_none()
-                {
-                    return Ok(None);
-                }
-                first += count;
-            } else if bytes.len() as u64 > LONGEST_LINE {
-                let lines = vec![Err(Error::TooLong { path: path.to_path_buf(), line: first })];
-                if self.say(ParsedLines { path: Arc::clone(path), lines, is_last: false }).is_none() {
-                    return Ok(None);
-                }
-                (bytes, is_too_long) = (Vec::new(), true);
-            }
-            if is_end {
-                return Ok(Some(()));
-            }
+fn cut_one(
+    mut input: impl BufRead,
+    path: &Arc<Path>,
+    send: &mut impl FnMut(FilePiece) -> Option<()>,
+) -> io::Result<Option<()>> {
+    let (mut first, mut bytes, mut is_too_long) = (1, Vec::new(), false);
+    loop {
+        let read = match input.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        let is_end = read.is_empty();
+        let is_newline = |byte: &u8| *byte == b'\n';
+        let end = match is_too_long {
+            true => read.iter().position(is_newline),
+            false => read.iter().rposition(is_newline),
+        };
+        let taken = end.map_or(read.len(), |at| at + 1);
+        if !is_too_long {
+            bytes.extend(&read[..taken]);
         }
-    }
-
-    fn parse(&self, text: UnparsedLines) -> Option<()> {
-        let (done, block) = sync_channel(1);
-        self.order.send(block).ok()?;
-        self.work.send((text, done)).ok()
-    }
-
-    fn say(&self, block: ParsedLines) -> Option<()> {
-        let (done, waiting) = sync_channel(1);
-        done.send(block).ok()?;
-        self.order.send(waiting).ok()
+        input.consume(taken);
+        let piece = if is_too_long && (end.is_some() || is_end) {
+            (first, is_too_long) = (first + 1, false);
+            None
+        } else if end.is_some() || (is_end && !bytes.is_empty()) {
+            let text = UnparsedLines { path: Arc::clone(path), first, bytes: std::mem::take(&mut bytes) };
+            first += text.bytes.iter().filter(|byte| is_newline(byte)).count();
+            Some(FilePiece::Unparsed(text))
+        } else if bytes.len() as u64 > LONGEST_LINE {
+            (bytes, is_too_long) = (Vec::new(), true);
+            let lines = vec![Err(Error::TooLong { path: path.to_path_buf(), line: first })];
+            Some(FilePiece::Parsed(ParsedLines { path: Arc::clone(path), lines, is_last: false }))
+        } else {
+            None
+        };
+        if piece.is_some_and(|piece| send(piece).is_none()) {
+            return Ok(None);
+        }
+        if is_end {
+            return Ok(Some(()));
+        }
     }
 }
