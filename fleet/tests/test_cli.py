@@ -149,7 +149,9 @@ def test_files_are_utf_8_in_any_locale(tmp_path: Path) -> None:
     """In the locale C Python would write ASCII; files whose names are no UTF-8 are taken, each as a host of its own."""
     names = [b"n\xe4.jsonl", b"n\xf6.jsonl"]
     for number, name in enumerate(names, 1):
-        (tmp_path / os.fsdecode(name)).write_text("".join(f"{json.dumps(sample.whole(r))}\n" for r in sample.run(number, None)))
+        (tmp_path / os.fsdecode(name)).write_text(
+            "".join(f"{json.dumps(sample.whole(r))}\n" for r in sample.run(number, None))
+        )
     runs = [sample.run(n, f"h\u00e4{n}", cpus=1, median=1200 if n == 15 else 800 + n % 3) for n in range(3, 16)]
     sample.write(tmp_path / "all.jsonl", *runs)
     env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

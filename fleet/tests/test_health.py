@@ -19,8 +19,8 @@ from cluster import Slurm, wait_for
 from pciescope_fleet import cli
 from pciescope_fleet import slurm as slurm_commands
 from pciescope_fleet.cmd.health import reason_of
+from pciescope_fleet.consecutive import ConsecutiveCounts
 from pciescope_fleet.errors import FleetError
-from pciescope_fleet.patience import Patience
 from pciescope_fleet.problems import find, of_compare, of_doctor
 
 HERE = Path(__file__).parents[2]
@@ -188,50 +188,50 @@ def test_others_links_and_folders_are_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine")
     state = tmp_path / "state"
-    with Patience(state, "check") as patience:
-        assert patience.count({"a": ""}) == {"a": 1}
+    with ConsecutiveCounts(state, "check") as counter:
+        assert counter.count({"a": ""}) == {"a": 1}
     # A link in place of the file, and of the file that is written beside it.
     (state / "check.json").unlink()
     (state / "check.json").symlink_to(victim)
-    with Patience(state, "check") as patience, pytest.raises(FleetError, match="cannot be opened"):
-        patience.count({"a": ""})
+    with ConsecutiveCounts(state, "check") as counter, pytest.raises(FleetError, match="cannot be opened"):
+        counter.count({"a": ""})
     (state / "check.json").unlink()
     (state / ".check.json.part").symlink_to(victim)
-    with Patience(state, "check") as patience:
-        patience.count({"a": ""})
+    with ConsecutiveCounts(state, "check") as counter:
+        counter.count({"a": ""})
     assert victim.read_text() == "mine"
     # A pipe in its place does not hold the check up.
     (state / "check.json").unlink()
     os.mkfifo(state / "check.json")
-    with Patience(state, "check") as patience, pytest.raises(FleetError, match="no file of this user"):
-        patience.count({"a": ""})
+    with ConsecutiveCounts(state, "check") as counter, pytest.raises(FleetError, match="no file of this user"):
+        counter.count({"a": ""})
     # The folder is a link, or others may write to it, or it is another's.
     (tmp_path / "link").symlink_to(state)
     with pytest.raises(FleetError, match="cannot be opened"):
-        Patience(tmp_path / "link", "check").__enter__()
+        ConsecutiveCounts(tmp_path / "link", "check").__enter__()
     state.chmod(0o777)
     with pytest.raises(FleetError, match="others may write"):
-        Patience(state, "check").__enter__()
+        ConsecutiveCounts(state, "check").__enter__()
     state.chmod(0o700)
     if os.geteuid() == 0:
         os.chown(state, 12345, 12345)
         with pytest.raises(FleetError, match="others may write"):
-            Patience(state, "check").__enter__()
+            ConsecutiveCounts(state, "check").__enter__()
 
 
 def test_a_state_that_makes_no_sense_begins_anew(tmp_path: Path) -> None:
     for text in ("", "{", "[1]", '{"a": "many"}', "x" * 3_000_000):
         (tmp_path / "check.json").write_text(text)
         tmp_path.chmod(0o700)
-        with Patience(tmp_path, "check") as patience:
-            assert patience.count({"a": ""}) == {"a": 1}
+        with ConsecutiveCounts(tmp_path, "check") as counter:
+            assert counter.count({"a": ""}) == {"a": 1}
 
 
 def test_checks_at_the_same_time_lose_no_count(tmp_path: Path) -> None:
-    script = "import sys; from pathlib import Path; from pciescope_fleet.patience import Patience\n"
-    script += (
-        f"for _ in range(50):\n with Patience(Path({str(tmp_path / 'state')!r}), 'c') as p: p.count({{'a': ''}})\n"
-    )
+    script = "import sys; from pathlib import Path\n"
+    script += "from pciescope_fleet.consecutive import ConsecutiveCounts\n"
+    script += f"for _ in range(50):\n with ConsecutiveCounts(Path({str(tmp_path / 'state')!r}), 'c') as counter:\n"
+    script += "  counter.count({'a': ''})\n"
     running = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(4)]
     assert [one.wait(120) for one in running] == [0] * 4
     assert json.loads((tmp_path / "state/c.json").read_text()) == {"a": 200}

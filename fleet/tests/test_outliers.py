@@ -31,7 +31,7 @@ from pciescope_fleet.dataset.store import Copy, Store
 from pciescope_fleet.engine import Engine, open_engine
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge import causes, null, outliers, prometheus, statistics, words
-from pciescope_fleet.judge.newest import Gone
+from pciescope_fleet.judge.newest import RemovedDevice
 from planted import Shape, host_name
 
 Faults = dict[tuple[int, int], tuple[str, float]]
@@ -303,7 +303,7 @@ def test_a_finding_has_hosts_of_one_origin(tmp_path: Path, call: Call) -> None:
 def test_a_finding_without_a_check_stands_beside() -> None:
     row = {"host_key": "n1", "severity": "warning", "device": ""}
     seen = pd.DataFrame([{**row, "check": None, "text": "odd"}, {**row, "check": "aspm", "text": "on"}])
-    assert [each["check"] for each in causes.beside(seen, "n1", "0000:3b:00.0")] == ["", "aspm"]
+    assert [each["check"] for each in causes.of_device(seen, "n1", "0000:3b:00.0")] == ["", "aspm"]
 
 
 def test_a_narrower_distribution_is_told_from_a_wider_one_and_drains_no_host(tmp_path: Path, call: Call) -> None:
@@ -671,7 +671,7 @@ def test_figures_of_a_device_that_is_no_longer_there_are_not_judged(tmp_path: Pa
     told = call("outliers", tmp_path / "replaced", "--level", "1%").out
     assert "not judged, another device is there now: 0000:3b:00.0 of n4\n" in told
     # A name of a host moves no cursor.
-    named = [Gone("n\x1b[2J", here, "144d:a80a:144d:a801", False)]
+    named = [RemovedDevice("n\x1b[2J", here, "144d:a80a:144d:a801", False)]
     assert "\x1b" not in words.report(printable(dataclasses.replace(outliers.nothing(outliers.Plan()), gone=named)))
     for place, is_replaced in (("moved", False), ("replaced", True)):
         gone = {"host_key": "n4", "device": here, "model": "144d:a80a:144d:a801", "is_replaced": is_replaced}

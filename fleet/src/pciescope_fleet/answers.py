@@ -65,7 +65,7 @@ class Folder:
         Raises `FleetError` where the folder is of another run.
         """
         plan = {"schema": SCHEMA, **asdict(self.task)}
-        # The way to the program and the patience may differ from one attempt to the next; what is measured may not.
+        # The way to the program and the time limits may differ from one attempt to the next; what is measured may not.
         same = ("words", "function_class")
         note = self.path / NOTE
         try:
@@ -176,12 +176,12 @@ def last_words(path: Path) -> str:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
-    told = [line for line in lines if line.strip() and not line.startswith("hint:")]
-    return f": {plain(told[-1])[:200]}" if told else ""
+    filled = [line for line in lines if line.strip() and not line.startswith("hint:")]
+    return f": {plain(filled[-1])[:200]}" if filled else ""
 
 
 def replace(path: Path, text: str) -> None:
     """Writes a file whole or not at all."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

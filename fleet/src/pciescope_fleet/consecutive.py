@@ -23,7 +23,7 @@ LARGEST = 1 << 20
 """A longer file is not ours."""
 
 
-class Patience:
+class ConsecutiveCounts:
     """The counts of one check, locked while this is open."""
 
     def __init__(self, folder: Path, check: str) -> None:
@@ -80,16 +80,16 @@ class Patience:
         """Counts the problems that were seen now; one that was not seen begins anew. Returns the counts."""
         before = self.read()
         counts = {key: min(before.get(key, 0), 1_000_000) + 1 for key in problems}
-        beside = f".{self.name}.part"
+        temporary = f".{self.name}.part"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(beside, dir_fd=self.folder)
-            with os.fdopen(os.open(beside, flags, 0o600, dir_fd=self.folder), "w", encoding="utf-8") as file:
+                os.unlink(temporary, dir_fd=self.folder)
+            with os.fdopen(os.open(temporary, flags, 0o600, dir_fd=self.folder), "w", encoding="utf-8") as file:
                 json.dump(counts, file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(beside, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+            os.replace(temporary, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
         except OSError as error:
             raise FleetError(f"{self.path / self.name} cannot be written: {error.strerror}") from error
         return counts

@@ -56,10 +56,11 @@ class Histograms:
 
     def take(self, which: Numbers) -> Histograms:
         """These of them, in this order."""
-        if len(which) == len(self) and (which == np.arange(len(self))).all():
-            return self
         sizes = np.diff(self.starts)[which]
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        if starts[-1] == len(self.lows) and (np.diff(which) > 0).all():
+            # The others are empty.
+            return Histograms(starts, self.lows, self.counts, self.min_ps[which], self.max_ps[which])
         places = np.repeat(self.starts[which] - starts[:-1], sizes) + np.arange(starts[-1])
         return Histograms(starts, self.lows[places], self.counts[places], self.min_ps[which], self.max_ps[which])
 
@@ -140,16 +141,20 @@ class Histograms:
 
 def widths(lows: Numbers) -> Numbers:
     """How many picoseconds the buckets with these lower edges span."""
-    _, bits = np.frexp(lows.astype(np.float64))
-    return np.left_shift(np.int64(1), np.maximum(bits.astype(np.int64) - 11, 0))
+    # The exponent of a double.
+    bits = (lows.astype(np.float64).view(np.int64) >> 52) - 1023
+    found: Numbers = np.left_shift(np.int64(1), np.maximum(bits - 10, 0))
+    return found
 
 
 def _summed(keys: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
     """The keys in their order, each once, and the sums of their counts."""
-    if len(keys) and (np.diff(keys) < 0).any():
+    steps = np.diff(keys, prepend=-1)
+    if (steps < 0).any():
         order = np.argsort(keys)
         keys, counts = keys[order], counts[order]
-    first = np.flatnonzero(np.diff(keys, prepend=-1))
+        steps = np.diff(keys, prepend=-1)
+    first = np.flatnonzero(steps)
     return keys[first], np.add.reduceat(counts, first) if len(first) else counts
 
 

@@ -28,20 +28,20 @@ def find(program: Sequence[str], words: Sequence[str], measure: Sequence[str], s
     with tempfile.TemporaryDirectory(prefix="pciescope-fleet-") as folder:
         new = Path(folder) / "new.jsonl"
         if measure:
-            told = call([*program, *measure, "--output", str(new)], end, seconds)
-            if told.returncode not in (0, 1):
-                raise FleetError(f"{shlex.join(measure)}: {last(told)}")
+            process = call([*program, *measure, "--output", str(new)], end, seconds)
+            if process.returncode not in (0, 1):
+                raise FleetError(f"{shlex.join(measure)}: {last(process)}")
         typed = [word.replace("{new}", str(new)) for word in words]
-        told = call([*program, *typed, *([] if has_json(words) else ["--json"])], end, seconds)
-    if told.returncode not in (0, 1):
-        raise FleetError(f"{shlex.join(words)}: {last(told)}")
+        process = call([*program, *typed, *([] if has_json(words) else ["--json"])], end, seconds)
+    if process.returncode not in (0, 1):
+        raise FleetError(f"{shlex.join(words)}: {last(process)}")
     try:
-        lines: list[dict[str, Any]] = [json.loads(line) for line in told.stdout.splitlines() if line.strip()]
+        lines: list[dict[str, Any]] = [json.loads(line) for line in process.stdout.splitlines() if line.strip()]
     except ValueError as error:
         raise FleetError(f"{shlex.join(words)} printed what is no JSON: {error}") from error
     found = of_doctor(lines) if words[0] == "doctor" else of_compare(lines)
-    if (told.returncode == 1) != bool(found):
-        raise FleetError(f"{shlex.join(words)} ended with {told.returncode} and named {len(found)} problems")
+    if (process.returncode == 1) != bool(found):
+        raise FleetError(f"{shlex.join(words)} ended with {process.returncode} and named {len(found)} problems")
     return found
 
 
@@ -119,7 +119,7 @@ def _end(running: subprocess.Popen[str]) -> None:
 TIMED_OUT = (124, 128 + signal.SIGKILL, -signal.SIGKILL)
 
 
-def last(told: subprocess.CompletedProcess[str]) -> str:
+def last(process: subprocess.CompletedProcess[str]) -> str:
     """The last error of a program."""
-    lines = [line for line in told.stderr.splitlines() if line.strip() and not line.startswith("hint:")]
-    return lines[-1] if lines else f"exit code {told.returncode}"
+    lines = [line for line in process.stderr.splitlines() if line.strip() and not line.startswith("hint:")]
+    return lines[-1] if lines else f"exit code {process.returncode}"

@@ -57,8 +57,8 @@ def command(*words: str, given: str | None = None) -> str:
     except subprocess.TimeoutExpired as error:
         raise FleetError(f"{words[0]} did not answer in 120 s", "scontrol ping") from error
     if done.returncode != 0:
-        told = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
-        raise FleetError(f"{' '.join(words[:2])}: {told}", "scontrol ping")
+        answer = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise FleetError(f"{' '.join(words[:2])}: {answer}", "scontrol ping")
     return done.stdout
 
 
@@ -368,8 +368,8 @@ class Run:
             if now - self.asked.get(job, -ARRIVAL_S) < ARRIVAL_S:
                 continue
             self.asked[job] = now
-            if told := shown(job):
-                self.note(tasks, told)
+            if jobs := shown(job):
+                self.note(tasks, jobs)
             else:
                 # The controller may be away.
                 self.unanswered |= dict.fromkeys(tasks, now)
@@ -388,9 +388,9 @@ class Run:
         host = self._host(task)
         return host not in self.folder.silent and not self.folder.has_ended(host)
 
-    def note(self, tasks: Iterable[str], told: list[dict[str, str]]) -> None:
+    def note(self, tasks: Iterable[str], jobs: list[dict[str, str]]) -> None:
         """Keeps what Slurm says of tasks of a job."""
-        by_place = {one.get("ArrayTaskId"): one for one in told}
+        by_place = {one.get("ArrayTaskId"): one for one in jobs}
         for task in tasks:
             job, place = task.split("_")
             self.folder.silent[self._host(task)] = why(job, int(place), by_place.get(place), self.folder.path)
@@ -433,8 +433,8 @@ def why(job: str, place: int, task: dict[str, str] | None, folder: Path) -> str:
         case "COMPLETED":
             return f"job {job}_{place} ended, and its files are not in {folder}: the nodes need to share that folder"
         case _:
-            told = last_line(folder / "job" / f"{job}_{place}.out")
-            return f"job {job}_{place} is {state}, exit code {code}{said}{told}"
+            last = last_line(folder / "job" / f"{job}_{place}.out")
+            return f"job {job}_{place} is {state}, exit code {code}{said}{last}"
 
 
 def last_line(path: Path) -> str:
@@ -443,8 +443,8 @@ def last_line(path: Path) -> str:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
         return ""
-    told = [line for line in lines if line.strip()]
-    return f": {told[-1][:200]}" if told else ""
+    filled = [line for line in lines if line.strip()]
+    return f": {filled[-1][:200]}" if filled else ""
 
 
 def asked(job: str) -> list[dict[str, str]]:

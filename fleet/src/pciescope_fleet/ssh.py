@@ -72,7 +72,7 @@ class Run:
                     running.wait(GRACE_S)
                 self.running.discard(running)
         if code == FAILED or code < 0:
-            told = last_words(folder.file(host, ".err"))
-            folder.silent[host] = f"ssh {'failed' if code > 0 else f'was killed by signal {-code}'}{told}"
+            last = last_words(folder.file(host, ".err"))
+            folder.silent[host] = f"ssh {'failed' if code > 0 else f'was killed by signal {-code}'}{last}"
             return
         replace(folder.file(host, ".end"), f"{code} {time.monotonic() - began:.0f}\n")

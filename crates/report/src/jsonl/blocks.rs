@@ -145,7 +145,11 @@ fn cut(paths: &[PathBuf], send: &mut impl FnMut(FilePiece) -> Option<()>) -> Opt
             Ok(Err(source)) => Some(Error::Read { path: name.to_path_buf(), source }),
             Err(error) => Some(error),
         };
-        send(FilePiece::Parsed(ParsedLines { path: name, lines: error.map(Err).into_iter().collect(), is_last: true }))?;
+        send(FilePiece::Parsed(ParsedLines {
+            path: name,
+            lines: error.map(Err).into_iter().collect(),
+            is_last: true,
+        }))?;
     }
     Some(())
 }

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from pciescope_fleet import problems, slurm
 from pciescope_fleet.cmd import add_verb, split_words
+from pciescope_fleet.consecutive import ConsecutiveCounts
 from pciescope_fleet.errors import Exit, FleetError
-from pciescope_fleet.patience import Patience
 from pciescope_fleet.units import seconds
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
     measure = [] if args.measure is None else split_words(args.measure, "--measure")
     found = problems.find(program, words, measure, args.timeout)
     node = args.node or os.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
-    with Patience(args.state or Path("/var/lib/pciescope-fleet"), args.name or f"{node}-{words[0]}") as patience:
-        counts = patience.count(found)
+    with ConsecutiveCounts(args.state or Path("/var/lib/pciescope-fleet"), args.name or f"{node}-{words[0]}") as state:
+        counts = state.count(found)
     lasting = [text for key, text in found.items() if counts[key] >= args.after]
     if not lasting:
         return Exit.FINE

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     store = store_of(args)
     taken = ingest(store, _files(args.paths), args.host, args.program)
     compacted = compact(store) if args.compact else None
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "files": taken.files,
         "runs": taken.runs,
         "figures": taken.figures,
@@ -71,11 +71,11 @@ def run(args: argparse.Namespace) -> int:
         "problems": [{"file": p.file, "line": p.line, "why": p.why} for p in taken.problems],
     }
     if compacted is not None:
-        told["compacted"] = {"files_before": compacted.before, "files": compacted.after}
+        answer["compacted"] = {"files_before": compacted.before, "files": compacted.after}
     if args.json:
-        print(json.dumps(told))  # noqa: T201
+        print(json.dumps(answer))  # noqa: T201
     else:
-        sys.stdout.write(_words(told))
+        sys.stdout.write(_words(answer))
     for file, problems in itertools.groupby(taken.problems, key=lambda problem: problem.file):
         told_of = list(problems)
         for problem in told_of[:SHOWN]:
@@ -111,12 +111,12 @@ def _inside(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _words(told: dict[str, Any]) -> str:
-    text = f"{told['runs']} runs taken, {told['figures']} figures of {told['files']} files"
-    if told["known"]:
-        text += f"; {told['known']} runs were there already"
-    if told["renewed"]:
-        text += f"; of {told['renewed']} runs more records came"
-    if "compacted" in told:
-        text += f"\n{told['compacted']['files_before']} files made into {told['compacted']['files']}"
+def _words(answer: dict[str, Any]) -> str:
+    text = f"{answer['runs']} runs taken, {answer['figures']} figures of {answer['files']} files"
+    if answer["known"]:
+        text += f"; {answer['known']} runs were there already"
+    if answer["renewed"]:
+        text += f"; of {answer['renewed']} runs more records came"
+    if "compacted" in answer:
+        text += f"\n{answer['compacted']['files_before']} files made into {answer['compacted']['files']}"
     return text + "\n"

@@ -50,13 +50,13 @@ def run(args: argparse.Namespace) -> int:
             + (f", of host {', '.join(args.host)}" if args.host else ""),
             "ingest the runs of more days",
         )
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "series": found.series,
         "short": found.short,
         "findings": found.findings,
         "changes": found.changes,
     }
-    sys.stdout.write(json.dumps(told) + "\n" if args.json else _words(found))
+    sys.stdout.write(json.dumps(answer) + "\n" if args.json else _words(found))
     return Exit.FOUND if found.findings else Exit.FINE
 
 

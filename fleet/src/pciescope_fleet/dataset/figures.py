@@ -275,7 +275,7 @@ class _Found:
         columns["slot"] = self._each(Run.slot_of, "device", "bridges")[row]
         hops = np.where(np.isnan(numbers["device_id"]), np.nan, texts["bridges"].mapped(lambda text: len(text.split())))
         columns["hops"] = pa.array(hops[row], from_pandas=True)
-        how = self._each(lambda _, *told: method_words(*told), "order", "gap_ns", "irqs_off")
+        how = self._each(lambda _, *values: method_words(*values), "order", "gap_ns", "irqs_off")
         cpus = self._cpus()
         number, first = numbered(how.codes[row], cpus.codes[group])
         methods = [", ".join(filter(None, (how.at(row[each]), cpus.at(group[each])))) or None for each in first]

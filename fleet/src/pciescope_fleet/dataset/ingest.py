@@ -7,7 +7,10 @@ the most certain (`rows.Host.rank`), then the dataset's own, then the first by i
 from __future__ import annotations
 
 import datetime
+import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -203,12 +206,25 @@ def _name_namesake(run: Run, before: Before | None, machines: dict[str, set[str]
     keys.add(run.host_key)
 
 
+def _computed(batches: Iterator[figures.Batch]) -> Iterator[tuple[list[Run], pa.Table]]:
+    """The runs of batches and their figures, in order; as many are computed at a time as there are CPUs."""
+    threads = os.cpu_count() or 1
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[tuple[list[Run], Future[pa.Table]]] = deque()
+        for batch in batches:
+            waiting.append((batch.runs, pool.submit(figures.figures, batch)))
+            if len(waiting) > threads:
+                runs, found = waiting.popleft()
+                yield runs, found.result()
+        yield from ((runs, found.result()) for runs, found in waiting)
+
+
 def _write(store: Store, batches: Iterator[figures.Batch], taken: Taken) -> None:
     runs: list[Run] = []
     parts: list[pa.Table] = []
-    for batch in batches:
-        runs += batch.runs
-        parts.append(figures.figures(batch))
+    for of_batch, found in _computed(batches):
+        runs += of_batch
+        parts.append(found)
         if sum(part.nbytes for part in parts) >= BATCH_BYTES:
             _write_days(store, runs, pa.concat_tables(parts), taken)
             runs, parts = [], []

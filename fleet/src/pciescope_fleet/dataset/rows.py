@@ -354,7 +354,7 @@ class Asked:
     def __init__(self, plan: Row | None, environment: Row) -> None:
         """A plan names the CPUs as they were when the run began: `all` and `local` are numbers there."""
         self._has_plan = plan is not None
-        name = next((key for key, told in (plan or {}).items() if isinstance(told, dict)), "")
+        name = next((key for key, task in (plan or {}).items() if isinstance(task, dict)), "")
         task: Row = (plan or {}).get(name, {})
         self._is_cpu_by_cpu = name in CPU_BY_CPU
         self._asked: str | None = task.get("cpus") or None
@@ -367,8 +367,8 @@ class Asked:
         if not measured or (self._has_plan and self._asked is None):
             return None
         asked = self._asked or listed(measured)
-        told = f"CPUs {_short(listed(measured))}" if self._is_cut_off(asked, measured) else self._of(asked, node)
-        return f"{told}, CPU {self._trigger} triggers" if isinstance(self._trigger, int) else told
+        words = f"CPUs {_short(listed(measured))}" if self._is_cut_off(asked, measured) else self._of(asked, node)
+        return f"{words}, CPU {self._trigger} triggers" if isinstance(self._trigger, int) else words
 
     def _online(self) -> set[int]:
         return {cpu["cpu"] for cpu in self._cpus if isinstance(cpu.get("cpu"), int)}

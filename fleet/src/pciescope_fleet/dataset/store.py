@@ -185,8 +185,8 @@ class Store:
             for place in again:
                 listed = self.fs.find(place, detail=True)
                 found.update({path: info for path, info in listed.items() if "/host=all/" in path})
-        if gone := many.difference(found):
-            raise FileNotFoundError(min(gone))
+        if removed := many.difference(found):
+            raise FileNotFoundError(min(removed))
         return found
 
     def _kept(self, table: str) -> Kept:
@@ -279,7 +279,6 @@ class Store:
         content = json.dumps(listed, separators=(",", ":"))
         name = hashlib.sha256(content.encode()).hexdigest()[:24]
         folder = f"{table}/date={date}/host=all"
-        rows = rows.sort_by([(key, "ascending") for key in ("host_key", "run")])
         self._write(f"{folder}/{name}.parquet", rows)
         with self._asked():
             self._put(f"{folder}/{name}.json", content.encode())
@@ -308,13 +307,13 @@ class Store:
             self.fs.pipe_file(whole, content)
             return
         self.fs.makedirs(posixpath.dirname(whole), exist_ok=True)
-        beside = f"{posixpath.dirname(whole)}/.{uuid.uuid4().hex}.part"
+        temporary = f"{posixpath.dirname(whole)}/.{uuid.uuid4().hex}.part"
         try:
-            self.fs.pipe_file(beside, content)
-            self.fs.mv(beside, whole)
+            self.fs.pipe_file(temporary, content)
+            self.fs.mv(temporary, whole)
         except BaseException:
-            if self.fs.exists(beside):
-                self.fs.rm_file(beside)
+            if self.fs.exists(temporary):
+                self.fs.rm_file(temporary)
             raise
 
     def read(self, table: str, paths: Sequence[str], columns: Sequence[str] | None = None) -> pa.Table:
@@ -339,9 +338,9 @@ class Store:
         with self._asked():
             for path in paths:
                 self.fs.rm_file(path)
-                beside = _list_of(path)
-                if "/host=all/" in path and self.fs.exists(beside):
-                    self.fs.rm_file(beside)
+                listed = _list_of(path)
+                if "/host=all/" in path and self.fs.exists(listed):
+                    self.fs.rm_file(listed)
 
 
 def _one_copy_each(

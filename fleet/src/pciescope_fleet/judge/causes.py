@@ -112,7 +112,7 @@ def _best(
 RANK = {"problem": 0, "warning": 1, "note": 2}
 
 
-def beside(findings: pd.DataFrame, host_key: str, device: str, limit: int = 3) -> list[dict[str, str]]:
+def of_device(findings: pd.DataFrame, host_key: str, device: str, limit: int = 3) -> list[dict[str, str]]:
     """What `doctor` and the measurement said of that host and device: the likely cause, the worst first."""
     own = findings[(findings["host_key"] == host_key) & (findings["device"].isin(["", device]))]
     # A record may tell of something without saying which check found it.

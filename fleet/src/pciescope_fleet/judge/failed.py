@@ -32,9 +32,9 @@ def failed(engine: Engine, store: Store, days: list[str]) -> list[dict[str, Any]
     by_name: dict[str, list[dict[str, Any]]] = {}
     for run in known.sort_values(["time", "run"]).to_dict("records"):
         by_name.setdefault(run["host"], []).append({**run, "origins": frozenset(str(run["origin"]).split())})
-    told = [error for named in by_name.values() for error in _of_name(named)]
-    told.sort(key=lambda each: (each["host_key"], each["time"], each["run"]))
-    return _beside_others(told, runs)
+    errors = [error for named in by_name.values() for error in _of_name(named)]
+    errors.sort(key=lambda each: (each["host_key"], each["time"], each["run"]))
+    return _beside_others(errors, runs)
 
 
 class _NewerRuns:
@@ -114,7 +114,7 @@ FEWEST_ALIKE = 3
 """Fewer hosts with an error say nothing of the measurement."""
 
 
-def _beside_others(told: list[dict[str, Any]], runs: ir.Table) -> list[dict[str, Any]]:
+def _beside_others(errors: list[dict[str, Any]], runs: ir.Table) -> list[dict[str, Any]]:
     """Adds `others`: how many other hosts have the same error, and says which errors tell of no broken device.
 
     Where more than half of the hosts that run the verb have it, it is of the measurement. A machine that another one
@@ -124,7 +124,7 @@ def _beside_others(told: list[dict[str, Any]], runs: ir.Table) -> list[dict[str,
     last = runs.group_by(["verb", "origin", "host_key"]).agg(last=runs.time.max()).execute()
     last_runs = {key: part.set_index("host_key")["last"] for key, part in last.groupby(["verb", "origin"])}
     having: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for each in told:
+    for each in errors:
         having.setdefault(tuple(each[name] for name in SAME), []).append(each)
     for alike in having.values():
         hosts = {each["host_key"] for each in alike}
@@ -136,4 +136,4 @@ def _beside_others(told: list[dict[str, Any]], runs: ir.Table) -> list[dict[str,
         for each in alike:
             each["others"] = len(hosts) - 1
             each["is_broken"] &= not (is_usual and each["code"] in MAY_BE_THE_PLAN) and each["replaced_by"] is None
-    return told
+    return errors

@@ -66,8 +66,8 @@ def matrix(engine: Engine, store: Store, plan: Plan, attributes: pd.DataFrame | 
     # A host may have a figure by several methods: the farthest is written last.
     last = found["away"].abs().argsort(kind="stable").to_numpy()
     away[rows[last], places[last]] = found["away"].to_numpy(dtype=float)[last]
-    told = [{str(key): value for key, value in row.items()} for row in columns.to_dict("records")]
-    return Matrix(judged, hosts, told, away, names, sorted(found["origin"].unique()), prepared.new.dates)
+    shown = [{str(key): value for key, value in row.items()} for row in columns.to_dict("records")]
+    return Matrix(judged, hosts, shown, away, names, sorted(found["origin"].unique()), prepared.new.dates)
 
 
 def natural(name: str) -> str:
@@ -79,8 +79,8 @@ def _distances(prepared: Prepared, level: int) -> ir.Table:
     """For each host and figure that is judged at this level, the device that lies farthest."""
     rows = prepared.numbered
     rows = rows.mutate(g=rows[f"at_{level}"]).filter(lambda t: t.g.notnull())
-    told = ibis.coalesce(rows.p50, rows["value"])
-    rows = rows.mutate(x=has_logarithm(told).ifelse(told, ibis.null("float64")).ln()).filter(lambda t: t.x.notnull())
+    value = ibis.coalesce(rows.p50, rows["value"])
+    rows = rows.mutate(x=has_logarithm(value).ifelse(value, ibis.null("float64")).ln()).filter(lambda t: t.x.notnull())
     hosts = by_host(rows, ["x"], has_several(rows))
     middle = hosts.group_by("g").agg(middle=hosts.x.median())
     own = rows.filter(rows.own == level).join(middle, "g")

@@ -19,7 +19,7 @@ KEPT = ("host_key", "host", "run", "time", "device", "device_name", "driver", "f
 
 
 @dataclass(frozen=True, order=True)
-class Gone:
+class RemovedDevice:
     """A device that a newer run of its host lacks."""
 
     host_key: str
@@ -46,7 +46,7 @@ class Newest:
     """The days of these runs."""
     days: list[str]
     """All days between those that were asked for."""
-    gone: list[Gone] = field(default_factory=list)
+    gone: list[RemovedDevice] = field(default_factory=list)
     """The devices that are left out."""
 
 
@@ -78,17 +78,17 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     window = ibis.window(group_by=[*kind, "method"], order_by=[figures.time.desc(), figures.run.desc()])
     figures = figures.mutate(place=ibis.rank().over(window)).filter(lambda t: t.place == 0).drop("place")
     figures = engine.keep(figures, number="row")
-    left, gone = _still_there(engine, figures, runs)
+    left, removed = _still_there(engine, figures, runs)
     # All CPUs of a figure are of one run.
     of_cpus = all_rows.filter(all_rows.cpu.notnull() & has_logarithm(all_rows.p50))
     same = [*kind, "method", "run"]
     cpus = of_cpus.join(left.select("row", *same), same)
     return Newest(
-        left, engine.keep(cpus.select("row", cpus.cpu.cast("int32"), l=cpus.p50.ln())), runs, dates, days, gone
+        left, engine.keep(cpus.select("row", cpus.cpu.cast("int32"), l=cpus.p50.ln())), runs, dates, days, removed
     )
 
 
-def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> tuple[ir.Table, list[Gone]]:
+def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> tuple[ir.Table, list[RemovedDevice]]:
     """The figures without those of devices of which a newer run of the host says that they are not there any more.
 
     Also these devices.
@@ -112,12 +112,12 @@ def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> tuple[ir.
     had = had.mutate(quoted=ibis.literal('"') + had.device + '"').filter(lambda t: t.then > t.seen)
     lost = had.filter(had.functions.contains(had.quoted) & ~had.left.contains(had.quoted))
     parts = [part.select(*unit, "model", is_replaced=ibis.literal(part is other)) for part in (other, lost)]
-    gone = engine.keep(ibis.union(*parts))
-    named = gone.group_by(["host_key", "device", "model"]).agg(is_replaced=gone.is_replaced.max()).execute()
+    removed = engine.keep(ibis.union(*parts))
+    named = removed.group_by(["host_key", "device", "model"]).agg(is_replaced=removed.is_replaced.max()).execute()
     if not len(named):
         return figures, []
-    told = [Gone(**{**row, "is_replaced": bool(row["is_replaced"])}) for row in named.to_dict("records")]
-    return engine.keep(figures.anti_join(gone, [*unit, "model"])), sorted(told)
+    devices = [RemovedDevice(**{**row, "is_replaced": bool(row["is_replaced"])}) for row in named.to_dict("records")]
+    return engine.keep(figures.anti_join(removed, [*unit, "model"])), sorted(devices)
 
 
 FUNCTIONS = r'"firmware":\[((?:[^\]"]*"[^"\\]*(?:\\.[^"\\]*)*")*[^\]"]*)\]'

@@ -15,7 +15,7 @@ from pciescope_fleet.engine import Engine
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge import causes, groups, null
 from pciescope_fleet.judge.failed import failed
-from pciescope_fleet.judge.newest import Gone, Newest, newest
+from pciescope_fleet.judge.newest import Newest, RemovedDevice, newest
 from pciescope_fleet.judge.seen import Seen
 from pciescope_fleet.judge.seen import seen as read_seen
 from pciescope_fleet.judge.statistics import STATISTICS, measure
@@ -53,7 +53,7 @@ class Judged:
     """One row for each: who, figure, the statistic that shows it most, effect, q; the worst first."""
     findings: list[dict[str, Any]] = field(default_factory=list)
     """Outliers put together: by host, or by what several hosts share."""
-    gone: list[Gone] = field(default_factory=list)
+    gone: list[RemovedDevice] = field(default_factory=list)
     """Devices that are not judged: a newer run of their host lacks them."""
     failed: list[dict[str, Any]] = field(default_factory=list)
     """Errors of the newest runs, by host, verb and device."""
@@ -161,14 +161,14 @@ def _discover(far: pd.DataFrame, tests: int, plan: Plan) -> pd.DataFrame:
     q = null.benjamini_hochberg(combined, tests, plan.level)
     best = usable.argmin(axis=1)
     rows = np.arange(len(far))
-    told = far.assign(
+    judged = far.assign(
         p=combined,
         q=q,
         statistic=np.array(STATISTICS)[best],
         effect=np.where(np.array(STATISTICS)[best] == "form", effect[rows, best], np.expm1(effect[rows, best])),
         z=np.column_stack([far[f"z_{name}"].to_numpy(dtype=float) for name in STATISTICS])[rows, best],
     )
-    return told[(q <= plan.level) & (usable.min(axis=1) < 1)]
+    return judged[(q <= plan.level) & (usable.min(axis=1) < 1)]
 
 
 def _effect(far: pd.DataFrame, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -243,8 +243,8 @@ def _with_newer_runs(new: Newest, outliers: pd.DataFrame) -> pd.DataFrame:
     last = runs.sort_values(["newest", "host_key"]).drop_duplicates(["host", "origin"], keep="last")
     last = last[["host", "origin", "host_key"]].rename(columns={"host_key": "replaced_by"})
     by_key = runs.groupby(["host_key", "origin"], as_index=False)["newest"].max()
-    told = outliers.merge(by_key, "left", on=["host_key", "origin"]).merge(last, "left", on=["host", "origin"])
-    return told.assign(replaced_by=told["replaced_by"].where(told["replaced_by"] != told["host_key"], None))
+    joined = outliers.merge(by_key, "left", on=["host_key", "origin"]).merge(last, "left", on=["host", "origin"])
+    return joined.assign(replaced_by=joined["replaced_by"].where(joined["replaced_by"] != joined["host_key"], None))
 
 
 def _findings(
@@ -279,7 +279,7 @@ def _finding(part: pd.DataFrame, way: str, seen: Seen, share: causes.Shared | No
     part = part.sort_values("p")
     worst = part.iloc[0]
     hosts = sorted(part["host_key"].unique())
-    beside = causes.beside(seen.of(worst), worst["host_key"], worst["device"])
+    likely = causes.of_device(seen.of(worst), worst["host_key"], worst["device"])
     return {
         "hosts": hosts,
         "direction": way,
@@ -296,30 +296,30 @@ def _finding(part: pd.DataFrame, way: str, seen: Seen, share: causes.Shared | No
             "attribute": share.attribute, "value": share.value, "healthy_with": share.healthy_with,
             "healthy": share.healthy, "p": share.p,
         },
-        "beside": beside,
+        "beside": likely,
     }  # fmt: skip
 
 
 def outlier(row: Any) -> dict[str, Any]:
     """One outlier, for JSON."""
-    told = {
+    answer = {
         key: row[key]
         for key in ("host_key", "host", "device", "figure", "unit", "statistic", "run",
                     *USUAL, *(f"group_{name}" for name in USUAL))
     }  # fmt: skip
-    told = {key: None if not isinstance(value, str) else value for key, value in told.items()}
-    told["replaced_by"] = row["replaced_by"] if isinstance(row["replaced_by"], str) else None
-    told.update({key: f"{row[key]:%Y-%m-%dT%H:%M:%SZ}" for key in ("time", "newest")})
-    told.update({key: null.rounded(row[key]) for key in ("effect", "z", "q", "p")})
-    told["group_hosts"] = int(row["hosts"])
-    told["group_without"] = groups.left_out(int(row["level"]))
+    answer = {key: None if not isinstance(value, str) else value for key, value in answer.items()}
+    answer["replaced_by"] = row["replaced_by"] if isinstance(row["replaced_by"], str) else None
+    answer.update({key: f"{row[key]:%Y-%m-%dT%H:%M:%SZ}" for key in ("time", "newest")})
+    answer.update({key: null.rounded(row[key]) for key in ("effect", "z", "q", "p")})
+    answer["group_hosts"] = int(row["hosts"])
+    answer["group_without"] = groups.left_out(int(row["level"]))
     name = row["statistic"]
     if name not in ("form", "cpu"):
-        told["value"] = null.rounded(np.exp(row[f"x_{name}"]))
-        told["group_median"] = null.rounded(np.exp(row[f"med_{name}"]))
+        answer["value"] = null.rounded(np.exp(row[f"x_{name}"]))
+        answer["group_median"] = null.rounded(np.exp(row[f"med_{name}"]))
     if name == "cpu":
-        told["cpu"] = int(row["worst_cpu"])
-    return told
+        answer["cpu"] = int(row["worst_cpu"])
+    return answer
 
 
 def as_json(outliers: pd.DataFrame) -> list[dict[str, Any]]:
@@ -336,11 +336,11 @@ def _known_attributes(new: Newest, outliers: pd.DataFrame, extra: pd.DataFrame |
     """A row for each device and origin of the models that have outliers: what may be shared, by host key and device."""
     models = sorted(outliers["model"].unique())
     units = new.figures.filter(new.figures.model.isin(models))
-    told = units.group_by(["host_key", "host", "device", "origin", "model"]).agg(
+    newest = units.group_by(["host_key", "host", "device", "origin", "model"]).agg(
         **{name: units[name].max() for name in UNIT_ATTRIBUTES}, run=units.run.argmax(units.time)
     )
     runs = new.runs.select("host_key", "run", *RUN_ATTRIBUTES)
-    joined = told.join(runs, ["host_key", "run"]).drop("run").execute()
+    joined = newest.join(runs, ["host_key", "run"]).drop("run").execute()
     joined = joined.sort_values(["host_key", "device", "origin", "model"], ignore_index=True)
     if extra is not None:
         joined = joined.merge(extra, how="left", left_on="host", right_index=True)

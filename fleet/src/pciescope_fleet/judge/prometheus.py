@@ -48,8 +48,8 @@ def render(judged: Judged, now: float) -> str:
         from pciescope_fleet.judge.outliers import direction, outlier
 
         rows = judged.outliers.assign(direction=[direction(row) for row in judged.outliers.to_dict("records")])
-        for told, part in rows.groupby(["host", "host_key", "device", "origin", "direction"], sort=True):
-            labels = _labels(LABELS, told)
+        for labelled, part in rows.groupby(["host", "host_key", "device", "origin", "direction"], sort=True):
+            labels = _labels(LABELS, labelled)
             lines.append(f"pciescope_fleet_outlier_figures{{{labels}}} {len(part)}")
             worst = part.sort_values("p").iloc[0]
             effects.append(f"pciescope_fleet_outlier_effect_ratio{{{labels}}} {worst['effect']:.6g}")
@@ -63,11 +63,11 @@ OF_FAILED = ("host", "host_key", "device", "origin", "verb", "code")
 
 def _failed(judged: Judged) -> list[str]:
     """The errors of the newest runs."""
-    told = {tuple(str(each[name]) for name in OF_FAILED): each["is_broken"] for each in judged.failed}
+    failed = {tuple(str(each[name]) for name in OF_FAILED): each["is_broken"] for each in judged.failed}
     return [
         "# HELP pciescope_fleet_failed An error of a device's newest run: 1 where the device is broken, else 0.",
         "# TYPE pciescope_fleet_failed gauge",
-        *(f"pciescope_fleet_failed{{{_labels(OF_FAILED, names)}}} {int(told[names])}" for names in sorted(told)),
+        *(f"pciescope_fleet_failed{{{_labels(OF_FAILED, names)}}} {int(failed[names])}" for names in sorted(failed)),
     ]
 
 
@@ -83,12 +83,12 @@ def write(path: Path, text: str) -> None:
             return
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
-        ) as beside:
-            name = Path(beside.name)
+        ) as temporary:
+            name = Path(temporary.name)
             try:
-                beside.write(text)
-                beside.flush()
-                os.fchmod(beside.fileno(), 0o644)
+                temporary.write(text)
+                temporary.flush()
+                os.fchmod(temporary.fileno(), 0o644)
                 name.rename(path)
             except BaseException:
                 name.unlink(missing_ok=True)

@@ -334,7 +334,7 @@ def _alike(
     sums = {f"{what}_{name}": hosts[f"{what}_{name}"].sum() for name in SHIFTS for what in ("s", "v")}
     whole = hosts.group_by("host_key").agg(**sums)
     of_all = _products(whole, []).fillna(0.0).iloc[0]
-    told = {}
+    kinds = {}
     for name in SHIFTS:
         product, squares = (of_kinds[f"{what}_{name}"].fillna(0).to_numpy(float) for what in ("products", "squares"))
         # Over all pairs of figures that are judged; those without a common host add nothing.
@@ -346,8 +346,8 @@ def _alike(
             1 + max(of_all[f"products_{name}"], 0) / of_all[f"squares_{name}"] if of_all[f"squares_{name}"] else 1.0
         )
         of_kind = {int(number): float(each) for number, each in zip(of_kinds.index, r, strict=True)}
-        told[name] = _Alike(of_kind, float(1 / larger))
-    return told
+        kinds[name] = _Alike(of_kind, float(1 / larger))
+    return kinds
 
 
 def _products(hosts: ir.Table, by: list[str]) -> pd.DataFrame:

@@ -88,15 +88,15 @@ def trend(engine: Engine, store: Store, plan: Plan) -> Trend:
     known = points.join(ibis.memtable(likely[["series"]]), "series").execute()
     known = known.sort_values(["series", "time", "run"], ignore_index=True)
     by_series = likely.set_index("series")
-    told: dict[int, tuple[pd.DataFrame, list[tuple[int, int, int]]]] = {}
+    changed_series: dict[int, tuple[pd.DataFrame, list[tuple[int, int, int]]]] = {}
     for number, part in known.groupby("series", sort=True):
         own, x = by_series.loc[number], part["x"].to_numpy()
         places = segments(x, float(own["sigma"]), float(own["dof"]), split_level)
         found = steps(x, places, float(np.log1p(plan.least_effect)))
         if found:
-            told[int(number)] = part, found
-    q = bounded(enough, set(told), plan.level)
-    for number, (part, found) in told.items():
+            changed_series[int(number)] = part, found
+    q = bounded(enough, set(changed_series), plan.level)
+    for number, (part, found) in changed_series.items():
         if q[number] > plan.level:
             continue
         x, sigma = part["x"].to_numpy(), float(by_series.loc[number]["sigma"])
@@ -218,9 +218,9 @@ def _noise(series: pd.DataFrame, points: ir.Table) -> null.Noise:
     chosen = np.concatenate([rows[:: -(-len(rows) // SAMPLED)] for rows in map(np.flatnonzero, _each(kinds))])
     numbers = series["series"].to_numpy()
     asked = ibis.memtable(pd.DataFrame({"series": numbers[chosen]}))
-    told = points.select("series", "time", "run", "x").join(asked, "series").execute()
-    told = told.sort_values(["series", "time", "run"])
-    x_of = {int(number): part.to_numpy() for number, part in told.groupby("series")["x"]}
+    values = points.select("series", "time", "run", "x").join(asked, "series").execute()
+    values = values.sort_values(["series", "time", "run"])
+    x_of = {int(number): part.to_numpy() for number, part in values.groupby("series")["x"]}
     origins = pd.factorize(series["origin"], use_na_sentinel=False)[0]
     for rows in map(np.flatnonzero, _each(origins)):
         sampled = {at: x_of[int(number)] for at, number in enumerate(numbers[rows]) if int(number) in x_of}
@@ -275,12 +275,12 @@ def squares(z: Array, places: list[int]) -> list[float]:
     """Of a series in terms of its noise: the sum of squared differences between neighbours, how many they are, and the
     same of runs two apart. Differences over a change do not count, nor do those that are far larger than usual."""
     part = np.searchsorted(np.asarray(places, dtype=np.int64), np.arange(len(z)), side="right")
-    told: list[float] = []
+    sums: list[float] = []
     for lag in (1, 2):
         steps_of = np.abs(z[lag:] - z[:-lag])[part[lag:] == part[:-lag]]
         near = steps_of[steps_of <= FAR]
-        told += [float(np.sum(near**2)), len(near)]
-    return told
+        sums += [float(np.sum(near**2)), len(near)]
+    return sums
 
 
 UNSURE = 0.5
@@ -386,9 +386,9 @@ def _change(part: pd.DataFrame, first: int, place: int, end: int, q: float, plac
     """A change; `places` has where it may be, as `alike` gives it. What the machine had different may choose."""
     x = part["x"].to_numpy()
     old, new = float(np.median(x[first:place])), float(np.median(x[place:end]))
-    told = {name: part.iloc[place][name] for name in SERIES if name != "batch"}
+    of_series = {name: part.iloc[place][name] for name in SERIES if name != "batch"}
     return {
-        **told,
+        **of_series,
         "from": null.rounded(np.exp(old)),
         "to": null.rounded(np.exp(new)),
         "effect": null.rounded(np.expm1(new - old)),
@@ -429,8 +429,8 @@ def _what_changed(engine: Engine, store: Store, changes: list[dict[str, Any]]) -
         }
     )
     asked = ibis.memtable(pd.DataFrame(wanted, columns=["host_key", "run"]))
-    told = runs.join(asked, ["host_key", "run"]).select("host_key", "run", *OF_RUN).distinct().execute()
-    by_run = {(row["host_key"], row["run"]): row for row in told.to_dict("records")}
+    of_runs = runs.join(asked, ["host_key", "run"]).select("host_key", "run", *OF_RUN).distinct().execute()
+    by_run = {(row["host_key"], row["run"]): row for row in of_runs.to_dict("records")}
     for change in changes:
         places = change.pop("places")
         for place in places:

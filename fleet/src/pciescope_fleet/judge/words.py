@@ -83,11 +83,11 @@ def report(judged: Judged) -> str:
         for each in judged.coarser
     ]
     for is_replaced, why in ((False, "a newer run of the host lacks it"), (True, "another device is there now")):
-        gone = [
+        removed = [
             f"{each.device} of {each.host_key.split('~')[0]}" for each in judged.gone if each.is_replaced == is_replaced
         ]
-        more = f" and {len(gone) - FEW} more" if len(gone) > FEW else ""
-        lines += [f"  not judged, {why}: {', '.join(gone[:FEW])}{more}"] if gone else []
+        more = f" and {len(removed) - FEW} more" if len(removed) > FEW else ""
+        lines += [f"  not judged, {why}: {', '.join(removed[:FEW])}{more}"] if removed else []
     lines += [f"  failed: {failure_in_words(each)}" for each in judged.failed[:FEW]]
     if len(judged.failed) > FEW:
         lines.append(f"  failed: {len(judged.failed) - FEW} more; --json has all")
@@ -101,20 +101,20 @@ def failure_in_words(each: dict[str, Any]) -> str:
     """An error of a host's newest run."""
     of = f" of {each['device']}" if each["device"] else ""
     others = f"{counted(each['others'], 'other host')} {'has' if each['others'] == 1 else 'have'} it too"
-    beside = [others] if each["others"] else []
+    remarks = [others] if each["others"] else []
     if each["replaced_by"] is not None:
-        beside.append(f"the newest run of {each['host']} is of another machine, {each['replaced_by']}")
+        remarks.append(f"the newest run of {each['host']} is of another machine, {each['replaced_by']}")
     what = ": ".join(filter(None, (each["code"], each["text"])))
-    return f"{each['host']}: {each['verb']}{of} on {each['time'][:10]}: {what}" + "".join(f"; {one}" for one in beside)
+    return f"{each['host']}: {each['verb']}{of} on {each['time'][:10]}: {what}" + "".join(f"; {one}" for one in remarks)
 
 
 def finding_in_short(each: dict[str, Any]) -> str:
     """The same in one line, without the hosts' names and direction."""
-    share, beside = each["shared"], each["beside"]
-    told = "; ".join([outlier_in_words(each["worst"]), *differences(each)])
+    share, causes = each["shared"], each["beside"]
+    text = "; ".join([outlier_in_words(each["worst"]), *differences(each)])
     if share is not None:
-        told += f"; they share {share['attribute']} {share['value']}"
-    return told + (f"; {beside[0]['check']}: {beside[0]['text']}" if beside else "")
+        text += f"; they share {share['attribute']} {share['value']}"
+    return text + (f"; {causes[0]['check']}: {causes[0]['text']}" if causes else "")
 
 
 def differences(each: dict[str, Any]) -> list[str]:
@@ -143,7 +143,7 @@ def finding_in_words(each: dict[str, Any]) -> list[str]:
         f"  {each['device_name'] or each['model']} at {worst['device']}" if worst["device"] else "",
         f"  {outlier_in_words(worst)}{FORMS if each['direction'] == 'other form' else ''}",
     ]
-    lines += [f"  {told}" for told in differences(each)]
+    lines += [f"  {difference}" for difference in differences(each)]
     share = each["shared"]
     if share is not None:
         lines.append(
@@ -158,9 +158,9 @@ def finding_in_words(each: dict[str, Any]) -> list[str]:
         f"  compared with {worst['group_hosts']} hosts{regard}: "
         f"{abs(worst['z']):.1f} times their usual spread away (q {worst['q']:.1g})"
     )
-    doubts = [told for each_host in each["worst_of_hosts"] if (told := doubt(each_host)) is not None]
-    lines += [f"  in doubt: {told}" for told in doubts[:FEW]]
+    doubts = [words for each_host in each["worst_of_hosts"] if (words := doubt(each_host)) is not None]
+    lines += [f"  in doubt: {words}" for words in doubts[:FEW]]
     if len(doubts) > FEW:
         lines.append(f"  in doubt: {len(doubts) - FEW} more hosts, for such reasons")
-    lines += [f"  {beside['severity']} {beside['check']}: {beside['text']}" for beside in each["beside"]]
+    lines += [f"  {cause['severity']} {cause['check']}: {cause['text']}" for cause in each["beside"]]
     return [line for line in lines if line]

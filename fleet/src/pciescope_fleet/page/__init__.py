@@ -210,5 +210,5 @@ def _findings(matrix: Matrix, report: str) -> str:
         way = safe(words.direction_in_words(each["direction"]))
         items.append(f'<li id="finding-{number}"><strong>{way}</strong>: {links}{more}{rest}</li>')
     left = f"<p>and {len(found) - MOST_FINDINGS} more findings</p>" if len(found) > MOST_FINDINGS else ""
-    told = f'<ol class="findings">\n{"".join(items)}\n</ol>{left}'
-    return f'<section class="card" id="findings"><h2>Findings</h2>\n{told}</section>'
+    listed = f'<ol class="findings">\n{"".join(items)}\n</ol>{left}'
+    return f'<section class="card" id="findings"><h2>Findings</h2>\n{listed}</section>'
