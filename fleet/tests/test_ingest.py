@@ -1232,3 +1232,21 @@ def test_earlier_attempts_of_a_run_are_not_taken_with_its_folder(tmp_path: Path,
     assert ingest(folder / "earlier", tmp_path / "d-named")[1]["files"] == 1
     (folder / "run.json").unlink()
     assert ingest(folder, tmp_path / "d-plain")[1]["files"] == 3
+
+
+def test_the_program_is_needed_in_the_version_of_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], program: Path
+) -> None:
+    typed = ["ingest", str(sample.write(tmp_path / "n1.jsonl", sample.run(1))), str(tmp_path / "d")]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    other = tmp_path / "other"
+    other.write_text("#!/bin/sh\necho pciescope 0.0.9\n")
+    other.chmod(0o755)
+    told = f"{other} has version 0.0.9, and pciescope-fleet 0.1.0"
+    for more, why in (([], "there is no pciescope on this machine"), (["--program", str(other)], told)):
+        assert cli.main([*typed, *more]) == 2
+        err = capsys.readouterr().err
+        assert why in err
+        assert "--program PATH" in err
+    assert not (tmp_path / "d").exists()
+    assert cli.main([*typed, "--program", str(program)]) == 0
