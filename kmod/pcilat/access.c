@@ -158,7 +158,8 @@ static __always_inline bool access_once(const struct access *a, const u32 kind, 
 
 /*
  * The accesses between two stamps. A batch that would keep interrupts off for too
- * long enables them for a moment. Its value then includes the interrupts' time.
+ * long enables them for a moment, and lets other tasks run: it may take a minute. Its value
+ * then includes their time.
  * All-ones that the caller does not expect end it: it is no sample then.
  */
 static __always_inline bool access_batch(const struct access *a, const struct pcilat_job *job,
@@ -173,6 +174,7 @@ static __always_inline bool access_batch(const struct access *a, const struct pc
 			if (pcilat_job_stopped(job))
 				break;
 			local_irq_restore(*flags);
+			pcilat_yield();
 			local_irq_save(*flags);
 			*off = pcilat_clock();
 		}

@@ -93,6 +93,33 @@ bool pcilat_check_present(struct pcilat_device *pl)
 }
 
 /*
+ * The first BAR whose address is not the one that the kernel gave it, or -1. A reset that nobody
+ * announced clears them; accesses then go to nobody, and are answered fast. The BARs of a virtual
+ * function read 0, and so do those of Enhanced Allocation (PCIe 6.0, 9.3.4.1.11 and 7.8.5).
+ */
+static int pcilat_lost_bar(struct pci_dev *pdev)
+{
+	int bar;
+
+	for (bar = 0; bar < PCI_STD_NUM_BARS && !pdev->is_virtfn; bar++) {
+		unsigned long flags = pci_resource_flags(pdev, bar);
+		int at = PCI_BASE_ADDRESS_0 + 4 * bar;
+		u32 low = 0, high = 0;
+
+		if (!(flags & IORESOURCE_MEM) || !pci_resource_len(pdev, bar) ||
+		    flags & (IORESOURCE_UNSET | IORESOURCE_PCI_EA_BEI))
+			continue;
+		pci_read_config_dword(pdev, at, &low);
+		if (flags & IORESOURCE_MEM_64)
+			pci_read_config_dword(pdev, at + 4, &high);
+		low &= (u32)PCI_BASE_ADDRESS_MEM_MASK;
+		if (((u64)high << 32 | low) != pci_bus_address(pdev, bar))
+			return bar;
+	}
+	return -1;
+}
+
+/*
  * Whether the registers can be reached. Somebody may reset a function, or put it to
  * sleep, without telling its driver: by the bridge above it, or by its own registers.
  * What is measured then is the way to nobody. 0; -ENODEV: the function does not answer;
@@ -113,7 +140,7 @@ int pcilat_check_alive(struct pcilat_device *pl, bool needs_memory)
 		pci_read_config_word(pdev, pdev->pm_cap + PCI_PM_CTRL, &power);
 	if ((!pdev->is_virtfn && !(command & PCI_COMMAND_MEMORY)) || power & PCI_PM_CTRL_STATE_MASK)
 		return -ECANCELED;
-	return 0;
+	return pcilat_lost_bar(pdev) < 0 ? 0 : -ECANCELED;
 }
 
 static void pcilat_claim_bars(struct pcilat_device *pl)
@@ -373,7 +400,7 @@ static void pcilat_say_ready(struct pcilat_device *pl)
 static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	struct pcilat_device *pl;
-	int ret;
+	int ret, bar;
 
 	/* By name only: an ID that is written to new_id could match other devices too. */
 	if (!compat_is_overridden(pdev, pdev->dev.driver)) {
@@ -384,6 +411,13 @@ static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (pdev->hdr_type != PCI_HEADER_TYPE_NORMAL) {
 		pci_err(pdev, "not bound: a bridge has no registers to measure\n");
 		return -ENODEV;
+	}
+	/* Before the memory is enabled: at address 0 it would be in the way of others. */
+	bar = pcilat_lost_bar(pdev);
+	if (bar >= 0) {
+		pci_err(pdev, "not bound: BAR%d has lost its address: remove the function, then rescan\n",
+			bar);
+		return -EIO;
 	}
 	pl = pcilat_new_device(pdev);
 	if (!pl)

@@ -45,8 +45,12 @@ pub fn the_modules_surfaces_take_what_is_right_and_refuse_the_rest(rig: &Rig, ke
         Kernel::V6_12 | Kernel::V6_12Pages16k => {
             the_seeds_text_nodes_work_as_its_users_know_them(rig);
             a_bridge_and_an_unknown_device_are_refused(rig);
+            a_batch_of_slow_reads_leaves_the_cpu_to_others(rig);
         }
-        Kernel::Newest => list_shows_the_standard_machine_and_says_what_can_be_measured(rig),
+        Kernel::Newest => {
+            list_shows_the_standard_machine_and_says_what_can_be_measured(rig);
+            a_device_that_lost_its_bars_is_not_measured(rig);
+        }
     }
     rig.must(&format!("pciescope bind {} --driver pcilat", rig.bdf));
     let output = rig.run_within(&format!("/lib/pciescope/pcilat_abuse {}", rig.bdf), PATIENCE);
@@ -222,6 +226,44 @@ fn what_carries_a_mounted_file_system_is_refused(rig: &Rig) {
         }
     }
     rig.must("ls /host /lab >/dev/null");
+}
+
+/// By a reset that nobody announced. Reads then go to nobody, who answers at once.
+fn a_device_that_lost_its_bars_is_not_measured(rig: &Rig) {
+    let bdf = &rig.bdf;
+    rig.must(&format!("pciescope bind {bdf} --driver pcilat"));
+    let port = rig.must(&format!("basename $(dirname $(readlink -f /sys/bus/pci/devices/{bdf}))"));
+    let port = port.trim();
+    rig.must(&format!(
+        "setpci -s {port} BRIDGE_CONTROL=40:40; sleep 0.2; setpci -s {port} BRIDGE_CONTROL=0:40; sleep 0.5"
+    ));
+    rig.must(&format!("setpci -s {bdf} COMMAND=6"));
+    rig.tell("reset");
+    let refused = |backend: &str, why: &str| {
+        let run = rig.vm.run(&format!("pciescope latency mmio {bdf} --backend {backend} --count 100"));
+        assert!(run.status == 2 && run.stderr.contains(why), "{backend}: {}: {}", run.status, run.stderr);
+    };
+    refused("kmod", "was reset");
+    rig.must(&format!("pciescope unbind {bdf}"));
+    refused("kmod --bind", "Input/output error");
+    assert!(rig.must("dmesg").contains("BAR0 has lost its address"));
+    refused("resource", "BAR0 has lost its address");
+    assert_eq!(seen(&rig.ledger(), "reads", 0, 0, 4), 0);
+    rig.must(&format!("echo 1 >/sys/bus/pci/devices/{bdf}/remove; echo 1 >/sys/bus/pci/rescan"));
+    rig.pciescope(&format!("latency mmio {bdf} --bind --count 100")).expect(0, "mmio-read");
+}
+
+/// 65,536 reads of a millisecond each are one sample.
+fn a_batch_of_slow_reads_leaves_the_cpu_to_others(rig: &Rig) {
+    rig.tell("reset");
+    rig.tell("read-delay fixed 1ms");
+    rig.must(&format!("pciescope bind {} --driver pcilat", rig.bdf));
+    let run = format!("pciescope latency mmio {} --backend kmod --count 1 --accesses 65536 --cpus 1", rig.bdf);
+    rig.must(&format!("{{ {run} & echo $! >/tmp/pid; }} >/dev/null 2>&1; sleep 3"));
+    rig.must("timeout 10 taskset 2 true");
+    rig.must("kill $(cat /tmp/pid); while kill -0 $(cat /tmp/pid) 2>/dev/null; do sleep 0.1; done");
+    rig.tell("read-delay none");
+    rig.must(&format!("pciescope unbind {}", rig.bdf));
 }
 
 /// A disk and a network card, with the kernel's own drivers.

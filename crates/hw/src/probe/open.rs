@@ -298,7 +298,8 @@ mod tests {
     fn function(root: &Root) -> Function {
         let bdf = BDF.parse().unwrap();
         let memory = Bar { number: 0, size_bytes: 4096, is_memory: true, is_64bit: false, is_prefetchable: false };
-        Function { bdf: Some(bdf), driver: resource::driver(root, bdf), bars: vec![memory], ..Function::default() }
+        let driver = resource::driver(root, bdf);
+        Function { bdf: Some(bdf), class: 0x01_0802, driver, bars: vec![memory], ..Function::default() }
     }
 
     /// A machine with one function.

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use pciescope_core::record::Failure;
-use pciescope_core::{Bdf, Function, MmioPlan, MmioTest};
+use pciescope_core::{Bar, Bdf, Function, MmioPlan, MmioTest};
 
 use super::register::{self, Access, Window};
 use super::sys::{self, Mapping};
@@ -27,7 +27,7 @@ pub struct Resource {
     config: File,
     /// What configuration space said when the function was opened.
     said: Config,
-    bars: Vec<pciescope_core::Bar>,
+    bars: Vec<Bar>,
     emulated: bool,
     /// The command register, if `enable` was 0 before: both are put back.
     former_command: Option<[u8; 2]>,
@@ -128,6 +128,12 @@ impl Resource {
         let folder = folder(root, bdf);
         let path = folder.join("config");
         let config = File::open(&path).map_err(|source| Error::Read { path, source })?;
+        let said = Config::load(root, bdf);
+        if let Some(bar) = function.bars.iter().find(|bar| is_lost(&folder, &config, &said, bar)) {
+            let why = format!("BAR{} has lost its address, as by a reset that nobody announced", bar.number);
+            let why = format!("{why}: remove the function, then rescan");
+            return Err(Error::Unsupported { bdf, backend: "resource", what: "map a BAR", why });
+        }
         let enable = folder.join("enable");
         let before = std::fs::read_to_string(&enable).map_err(|source| Error::Read { path: enable.clone(), source })?;
         let mut former_command = None;
@@ -143,7 +149,7 @@ impl Resource {
             bdf,
             folder,
             config,
-            said: Config::load(root, bdf),
+            said,
             bars: function.bars.clone(),
             emulated: function.emulated.is_some(),
             former_command,
@@ -207,6 +213,23 @@ fn start(folder: &Path, bar: u8) -> Result<u64, Error> {
     u64::from_str_radix(first, 16).map_err(|_| Error::Parse { path, text: line, what: "start, end and flags" })
 }
 
+/// The address that a memory BAR has in configuration space (PCIe 6.0, 7.5.1.2.1).
+fn address(config: &File, bar: &Bar) -> Option<u64> {
+    let mut bytes = [0; 8];
+    let len = if bar.is_64bit { 8 } else { 4 };
+    config.read_exact_at(&mut bytes[..len], 0x10 + 4 * u64::from(bar.number)).ok()?;
+    Some(u64::from_le_bytes(bytes) & !0xf)
+}
+
+/// Whether a BAR has no address although the kernel gave it one: then reads go to nobody, and are answered fast. The BARs of a
+/// virtual function read 0, and so do those of Enhanced Allocation.
+fn is_lost(folder: &Path, config: &File, said: &Config, bar: &Bar) -> bool {
+    const ENHANCED_ALLOCATION: u8 = 0x14;
+    let is_elsewhere = folder.join("physfn").exists() || said.capability(ENHANCED_ALLOCATION).is_some();
+    let is_given = bar.is_memory && start(folder, bar.number).is_ok_and(|start| start > 0);
+    is_given && !is_elsewhere && address(config, bar) == Some(0)
+}
+
 /// Why a device does not answer configuration reads; `None` where it does.
 pub fn presence(config: &File, bdf: Bdf) -> Option<Failure> {
     let mut id = [0; 4];
@@ -246,8 +269,11 @@ impl Probe for Resource {
         let (bdf, what) = (self.bdf, ("resource", self.emulated));
         let path = self.folder.join("config");
         let config = self.config.try_clone().map_err(|source| Error::Read { path, source })?;
+        let bar = self.bars.iter().find(|bar| bar.number == plan.bar).cloned().unwrap_or_default();
+        let at = address(&config, &bar);
         let window = self.window(plan.bar, plan.offset, plan.width, plan.test != MmioTest::Read)?;
-        window.measure(what, plan, slice, &|| presence(&config, bdf), watch)
+        let moved = || (address(&config, &bar) != at).then(|| failure::reset(bdf));
+        window.measure(what, plan, slice, &|| presence(&config, bdf).or_else(moved), watch)
     }
 
     fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {
@@ -280,8 +306,7 @@ mod tests {
         std::fs::write(folder.join("config"), &config).unwrap();
         std::fs::write(folder.join("enable"), "1\n").unwrap();
         std::fs::write(folder.join("resource4"), vec![0x5a; 0x10000]).unwrap();
-        let bar =
-            pciescope_core::Bar { number: 4, size_bytes: 0x10000, is_memory: true, ..pciescope_core::Bar::default() };
+        let bar = Bar { number: 4, size_bytes: 0x10000, is_memory: true, ..Bar::default() };
         let function = Function { bars: vec![bar], ..Function::default() };
         let mut probe = Resource::open(&root, &function, bdf).unwrap();
         let told = |error: Error| error.source().unwrap().to_string();
@@ -306,6 +331,53 @@ mod tests {
     }
 
     #[test]
+    fn a_bar_without_its_address_is_not_measured() {
+        let bdf: Bdf = "0000:01:00.0".parse().unwrap();
+        let bar = Bar { number: 2, size_bytes: 0x1000, is_memory: true, is_64bit: true, ..Bar::default() };
+        let function = Function { bars: vec![bar], ..Function::default() };
+        // The BAR's two registers, the first capability, whether it is a virtual function, and whether it is measured.
+        for (low, high, capability, is_virtual, is_measured) in [
+            (0xfe00_000c_u32, 0_u32, 0x05, false, true),
+            // At 4 GiB the lower half has flags alone.
+            (0x0000_000c, 1, 0x05, false, true),
+            (0x0000_000c, 0, 0x05, false, false),
+            (0x0000_0000, 0, 0x14, false, true),
+            (0x0000_0000, 0, 0x05, true, true),
+        ] {
+            let root = Tree::new();
+            let at = crate::pci::folder(bdf);
+            let mut config = vec![0; 256];
+            (config[0x06], config[0x34], config[0x40]) = (0x10, 0x40, capability);
+            config[0x18..0x1c].copy_from_slice(&low.to_le_bytes());
+            config[0x1c..0x20].copy_from_slice(&high.to_le_bytes());
+            root.put(at.join("config"), &config);
+            root.put(at.join("enable"), "1\n");
+            root.put(at.join("resource2"), vec![1; 0x1000]);
+            root.put(at.join("resource"), "0x0 0x0 0x0\n0x0 0x0 0x0\n0x00000001fe000000 0x1fe000fff 0x14220c\n");
+            if is_virtual {
+                root.link(at.join("physfn"), "../0000:01:00.1");
+                root.folder("/sys/bus/pci/devices/0000:01:00.1");
+            }
+            let opened = Resource::open(&root, &function, bdf);
+            assert_eq!(opened.is_ok(), is_measured, "{low:#x} {high:#x}: {opened:?}");
+            let Ok(mut probe) = opened else { continue };
+            // A reset during the run.
+            let cpus: pciescope_core::CpuList = [sys::current_cpu()].into_iter().collect();
+            let slice = Slice { cpus, count: 0, duration_ns: 60_000_000_000 };
+            let plan = MmioPlan::reads(bdf, 2, 0x8, 4);
+            let lost = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    let config = OpenOptions::new().write(true).open(root.path(at.join("config"))).unwrap();
+                    config.write_all_at(&0xf_0000_000c_u64.to_le_bytes(), 0x18).unwrap();
+                });
+                probe.mmio(&plan, &slice, &Silent).unwrap().failure
+            });
+            assert_eq!(lost.map(|failure| failure.code), Some("reset".to_owned()), "{low:#x} {high:#x}");
+        }
+    }
+
+    #[test]
     fn beside_a_driver_it_reads_the_harmless_register_and_nothing_else() {
         let (root, bdf) = (Tree::new(), "0000:01:00.0".parse().unwrap());
         let folder = crate::pci::folder(bdf);
@@ -318,8 +390,7 @@ mod tests {
         config.resize(256, 0);
         write("config", &config);
         write("resource0", &[0x5a; 0x1000]);
-        let bar =
-            pciescope_core::Bar { number: 0, size_bytes: 0x1000, is_memory: true, ..pciescope_core::Bar::default() };
+        let bar = Bar { number: 0, size_bytes: 0x1000, is_memory: true, ..Bar::default() };
         let gpu = Function { vendor: 0x10de, device: 0x2335, class: 0x03_0200, bars: vec![bar], ..Function::default() };
         let open = |function: &Function| Resource::open(&root, function, bdf);
         let told = |error: Error| format!("{error}: {}", error.source().map(ToString::to_string).unwrap_or_default());
