@@ -7,7 +7,7 @@ use pciescope_lab::device::endpoint::LatencyEndpoint;
 use pciescope_lab::device::nvme::NvmeDisk;
 use pciescope_lab::device::sis8300::{Model, Sis8300};
 use pciescope_lab::device::traffic::Traffic;
-use pciescope_lab::device::{Delivery, Device};
+use pciescope_lab::device::{Delivery, DeviceModel};
 
 struct Memory<'a> {
     bytes: &'a [u8],
@@ -44,7 +44,7 @@ impl Bus for Memory<'_> {
     }
 }
 
-fn device(kind: u8) -> Box<dyn Device> {
+fn device(kind: u8) -> Box<dyn DeviceModel> {
     let (traffic, link) = (Traffic::new(), Link::default());
     let port = traffic.port("0000:00:02.0".parse().expect("an address"));
     match kind % 6 {

@@ -14,7 +14,7 @@ pub fn run(data: &[u8]) {
     let _ = facts::text(&records, 80);
     let _ = markdown::render(&records);
     let _ = html::render(&records);
-    let _ = compare::compare(&records, &records, &compare::Options::default());
+    let _ = compare::compare(&records, &records, &compare::Criteria::default());
     let mut writer = csv::Writer::with_separator(Vec::new(), b',');
     let _ = writer.put_all(&records);
     // What is written is read again.
