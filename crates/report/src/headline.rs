@@ -28,11 +28,9 @@ impl Headline {
     /// sample. `compare` finds the same median for one run.
     pub(crate) fn of<'r>(records: &[&'r Record], name: &'r str) -> Option<Self> {
         let cells = Side::of(records, false).cells((true, name));
-        let mut all = Histogram::default();
         let mut by_cpu: BTreeMap<u32, Histogram> = BTreeMap::new();
         for record in records {
             let Some(histogram) = record.histograms.get(name) else { continue };
-            all.merge(histogram);
             if let Some(cpu) = &record.cpu {
                 by_cpu.entry(cpu.cpu).or_default().merge(histogram);
             }
@@ -41,7 +39,12 @@ impl Headline {
         let mut by_cpu: Vec<(u32, f64)> =
             by_cpu.into_iter().filter_map(|(cpu, histogram)| Some((cpu, histogram.median_ns()?))).collect();
         by_cpu.sort_by(|one, other| one.1.total_cmp(&other.1));
-        Some(Headline { median_ns: of_cells.or_else(|| all.median_ns())?, is_mean: of_cells.is_some(), by_cpu })
+        let of_all = || {
+            let mut all = Histogram::default();
+            records.iter().filter_map(|record| record.histograms.get(name)).for_each(|one| all.merge(one));
+            all.median_ns()
+        };
+        Some(Headline { median_ns: of_cells.or_else(of_all)?, is_mean: of_cells.is_some(), by_cpu })
     }
 }
 

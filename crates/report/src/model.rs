@@ -2,6 +2,7 @@
 //!
 //! Merging adds histograms, so the tail is complete and no averages are averaged.
 
+use std::cell::OnceCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,8 @@ use pciescope_core::{
     Cpu, Environment, Failure, Function, Histogram, Method, Plan, Record, Target, Warning, once, readout,
 };
 
+use crate::headline::Headline;
+
 /// The records of one run that measured the same thing on the same device by the same method.
 #[derive(Debug, Clone)]
 pub struct Section<'a> {
@@ -21,6 +24,24 @@ pub struct Section<'a> {
     pub silent: Vec<&'a Record>,
     /// What the run was to do, where its first record says.
     pub plan: Option<&'a Plan>,
+    /// Its headline, once somebody has asked for it: it takes all histograms.
+    pub(crate) headline: Asked,
+}
+
+/// What was computed for a section. A copy of the section begins without it, because its records may become others.
+#[derive(Debug, Default)]
+pub(crate) struct Asked(OnceCell<Option<Headline>>);
+
+impl Clone for Asked {
+    fn clone(&self) -> Self {
+        Asked::default()
+    }
+}
+
+impl Asked {
+    pub(crate) fn or(&self, compute: impl FnOnce() -> Option<Headline>) -> Option<Headline> {
+        self.0.get_or_init(compute).clone()
+    }
 }
 
 /// How tests are told apart.
@@ -77,7 +98,12 @@ pub fn sections(records: &[Record]) -> Vec<Section<'_>> {
         |r: &Record| r.histograms.is_empty() && r.metrics.is_empty() && r.hot_spots.is_empty() && &*r.test != "doctor";
     for record in records.iter().filter(|r| !is_empty(r)) {
         let place = *places.entry(section_key(record)).or_insert_with(|| {
-            order.push(Section { records: Vec::new(), silent: Vec::new(), plan: plans.get(&*record.run).copied() });
+            order.push(Section {
+                records: Vec::new(),
+                silent: Vec::new(),
+                plan: plans.get(&*record.run).copied(),
+                headline: Asked::default(),
+            });
             order.len() - 1
         });
         order[place].records.push(record);

@@ -51,7 +51,7 @@ pub(crate) fn main_samples(section: &Section) -> Histogram {
 
 /// The median in which every CPU weighs the same, as `compare` has it.
 pub(crate) fn headline(section: &Section) -> Option<Headline> {
-    Headline::of(&main_part(section).records, main_histogram(section))
+    section.headline.or(|| Headline::of(&main_part(section).records, main_histogram(section)))
 }
 
 /// The medians of the fastest and of the slowest CPU, where they differ: `487 to 590 ns by CPU`.

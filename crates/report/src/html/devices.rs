@@ -8,7 +8,7 @@ use super::{safe, write_stacked, write_table};
 use crate::facts::doctor::Kinds;
 use crate::facts::latency::{headline, main_samples};
 use crate::losses;
-use crate::model::{self, Host, Kind, Section};
+use crate::model::{self, Asked, Host, Kind, Section};
 use crate::readout::{Row, cell, millions};
 use crate::table::layout::{Left, Right, Rows};
 use crate::text::{duration, figure, thousands};
@@ -343,7 +343,9 @@ fn rows(page: &mut String, device: &Device, sections: &[Section]) {
     if own.is_empty() {
         return;
     }
-    let lost = |row: &Row| lost(&Section { records: vec![row.record], silent: Vec::new(), plan: None });
+    let lost = |row: &Row| {
+        lost(&Section { records: vec![row.record], silent: Vec::new(), plan: None, headline: Asked::default() })
+    };
     let columns = Rows::of(own.iter().take(MOST_ROWS).map(|record| Row::new(record))).columns(&[
         ("Function", 8, Left, &|row| row.function()),
         ("Devices", 7, Right, &|row| row.stream.devices.to_string()),
