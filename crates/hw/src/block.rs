@@ -57,9 +57,6 @@ impl Disk {
         if !parts.is_empty() {
             reasons.push(format!("{} has partitions: {}", self.name, parts.join(", ")));
         }
-        for holder in root.names(folder.join("holders")) {
-            reasons.push(format!("{holder} is made of {}", self.name));
-        }
         reasons
     }
 }

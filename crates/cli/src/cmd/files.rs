@@ -212,8 +212,8 @@ pub fn replacement(path: &Path) -> io::Result<Opened> {
 
 /// Whether the folder takes no further file, or none of so long a name, where the old file may still be written.
 fn takes_no_file(err: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidFilename, PermissionDenied, ReadOnlyFilesystem};
-    matches!(err.kind(), PermissionDenied | ReadOnlyFilesystem | InvalidFilename)
+    let number = err.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(number, Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::NAMETOOLONG))
 }
 
 /// Makes a folder for outputs and those above it, as far as they are missing, and gives its name behind all links.

@@ -1,5 +1,5 @@
 //! Whether a function may be taken from its driver. Each kind of function has its own proof that it is free (docs/cli.md has
-//! the table); what is of no such kind counts as in use.
+//! the list); what is of no such kind counts as in use.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::{Root, pci};
 pub struct Use {
     /// The reason.
     pub why: String,
-    /// What to do first, where the machine itself needs the function: then no hint may offer to take it anyway.
+    /// What to do first, where something better than to stop what uses it is known.
     pub first: Option<String>,
 }
 
