@@ -46,7 +46,8 @@ void uncore_pmu_enable(struct pmu *pmu)
  * uncore_event_check() - refuses what no system-wide PMU can count
  * @event: the event
  *
- * Return: 0, -ENOENT for another PMU's event, or -EINVAL.
+ * Return: 0, -ENOENT for another PMU's event, -EOPNOTSUPP for a sampling one, by which perf
+ * tells its user to count, or -EINVAL.
  */
 int uncore_event_check(struct perf_event *event)
 {
@@ -61,10 +62,9 @@ int uncore_event_check(struct perf_event *event)
 #ifdef PERF_ATTR_SIZE_VER9
 	others |= attr->config4;
 #endif
-	if (others || is_sampling_event(event) || event->attach_state & PERF_ATTACH_TASK ||
-	    event->cpu < 0)
-		return -EINVAL;
-	return 0;
+	if (is_sampling_event(event))
+		return -EOPNOTSUPP;
+	return others || event->attach_state & PERF_ATTACH_TASK || event->cpu < 0 ? -EINVAL : 0;
 }
 
 /**

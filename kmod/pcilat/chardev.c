@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/pcilat/BDF: the ioctls, and the ring by read() and mmap(). This file checks the
- * part of user space's input that does not depend on the device. docs/uapi.md lists
- * the errors.
+ * The nodes of the devices, and of them /dev/pcilat/BDF: the ioctls, and the ring by read()
+ * and mmap(). This file checks the part of user space's input that does not depend on the
+ * device. docs/uapi.md lists the errors.
  */
 #include "internal.h"
 
 static int pcilat_open(struct inode *inode, struct file *file)
 {
-	struct pcilat_device *pl = container_of(file->private_data, struct pcilat_device, control);
-
-	if (!capable(CAP_SYS_RAWIO))
-		return -EPERM;
-	/* misc_open() holds off misc_deregister(), and with it the last put. */
-	if (!pcilat_get(pl))
-		return -ENODEV;
-	file->private_data = pl;
 	return nonseekable_open(inode, file);
 }
 
@@ -366,12 +358,113 @@ static const struct file_operations pcilat_fops = {
 	.mmap = pcilat_mmap,
 };
 
-int pcilat_chardev_init(struct pcilat_device *pl)
+static const struct {
+	const char *path;
+	const struct file_operations *fops;
+} pcilat_nodes[PCILAT_NODES] = {
+	[PCILAT_TEXT_IOMEM] = { "pcilatdriver/%s/iomem", &pcilat_text_fops },
+	[PCILAT_TEXT_INTERRUPT] = { "pcilatdriver/%s/interrupt", &pcilat_text_fops },
+	[PCILAT_TEXT_DEVREG] = { "pcilatdriver/%s/devreg", &pcilat_text_fops },
+	[PCILAT_TEXT_KINDS] = { "pcilat/%s", &pcilat_fops },
+};
+
+static struct class pcilat_node_class = {
+	.name = PCILAT_NAME "_node",
+};
+
+static DEFINE_IDR(pcilat_by_id);	/* with pcilat_devices_lock held */
+static int pcilat_major;
+
+/* Makes the file one of its node, with a reference to the device as its private data. */
+static int pcilat_open_node(struct inode *inode, struct file *file)
 {
-	return pcilat_register_node(pl, &pl->control, &pcilat_fops, "pcilat-%s", "pcilat/%s");
+	const struct file_operations *fops = pcilat_nodes[iminor(inode) % PCILAT_NODES].fops;
+	struct pcilat_device *pl;
+	int ret;
+
+	if (!capable(CAP_SYS_RAWIO))
+		return -EPERM;
+	mutex_lock(&pcilat_devices_lock);
+	pl = idr_find(&pcilat_by_id, iminor(inode) / PCILAT_NODES);
+	if (pl && !pcilat_get(pl))
+		pl = NULL;
+	mutex_unlock(&pcilat_devices_lock);
+	if (!pl)
+		return -ENODEV;
+	file->private_data = pl;
+	replace_fops(file, fops_get(fops));
+	ret = fops->open(inode, file);
+	if (ret)
+		pcilat_put(pl);
+	return ret;
 }
 
-void pcilat_chardev_exit(struct pcilat_device *pl)
+static const struct file_operations pcilat_node_fops = {
+	.owner = THIS_MODULE,
+	.open = pcilat_open_node,
+};
+
+static dev_t pcilat_devt(const struct pcilat_device *pl, int node)
 {
-	misc_deregister(&pl->control);
+	return MKDEV(pcilat_major, pl->id * PCILAT_NODES + node);
+}
+
+/* The nodes of a device can be opened from now on. */
+int pcilat_nodes_init(struct pcilat_device *pl)
+{
+	struct device *node;
+	int i;
+
+	mutex_lock(&pcilat_devices_lock);
+	pl->id = idr_alloc(&pcilat_by_id, pl, 0, PCILAT_DEVICES, GFP_KERNEL);
+	mutex_unlock(&pcilat_devices_lock);
+	if (pl->id == -ENOSPC)
+		pci_err(pl->pdev, "not bound: %d functions are, and no more can be\n",
+			PCILAT_DEVICES);
+	if (pl->id < 0)
+		return pl->id;
+	for (i = 0; i < PCILAT_NODES; i++) {
+		node = device_create(&pcilat_node_class, &pl->pdev->dev, pcilat_devt(pl, i), NULL,
+				     pcilat_nodes[i].path, pl->bdf);
+		if (IS_ERR(node)) {
+			pcilat_nodes_exit(pl);
+			return PTR_ERR(node);
+		}
+	}
+	return 0;
+}
+
+/* Files that are open stay so. */
+void pcilat_nodes_exit(struct pcilat_device *pl)
+{
+	int i;
+
+	mutex_lock(&pcilat_devices_lock);
+	idr_remove(&pcilat_by_id, pl->id);
+	mutex_unlock(&pcilat_devices_lock);
+	for (i = 0; i < PCILAT_NODES; i++)
+		device_destroy(&pcilat_node_class, pcilat_devt(pl, i));
+}
+
+/* A range of numbers of its own: misc has 128 for all drivers together on 6.1. */
+int pcilat_nodes_register(void)
+{
+	int ret = class_register(&pcilat_node_class);
+
+	if (ret)
+		return ret;
+	ret = __register_chrdev(0, 0, PCILAT_DEVICES * PCILAT_NODES, PCILAT_NAME,
+				&pcilat_node_fops);
+	if (ret < 0) {
+		class_unregister(&pcilat_node_class);
+		return ret;
+	}
+	pcilat_major = ret;
+	return 0;
+}
+
+void pcilat_nodes_unregister(void)
+{
+	__unregister_chrdev(pcilat_major, 0, PCILAT_DEVICES * PCILAT_NODES, PCILAT_NAME);
+	class_unregister(&pcilat_node_class);
 }

@@ -15,7 +15,7 @@
 #include <linux/freezer.h>
 #include <linux/irq.h>
 #include <linux/kthread.h>
-#include <linux/miscdevice.h>
+#include <linux/idr.h>
 #include <linux/security.h>
 #include <linux/seq_file.h>
 #include <linux/vmalloc.h>
@@ -166,12 +166,9 @@ enum pcilat_text_kind {
 	PCILAT_TEXT_KINDS,
 };
 
-/* One of /dev/pcilatdriver/BDF/{iomem,interrupt,devreg}. */
-struct pcilat_text_node {
-	struct miscdevice misc;
-	struct pcilat_device *pl;
-	enum pcilat_text_kind kind;
-};
+/* Of a function: /dev/pcilatdriver/BDF/{iomem,interrupt,devreg}, and /dev/pcilat/BDF. */
+#define PCILAT_NODES	(PCILAT_TEXT_KINDS + 1)
+#define PCILAT_DEVICES	4096		/* functions that can be bound at once */
 
 /* An interrupt that answered a trigger. */
 struct pcilat_event {
@@ -259,8 +256,7 @@ struct pcilat_device {
 	struct pcilat_ring text_ring[PCILAT_TEXT_KINDS];
 	struct pcilat_text text;
 
-	struct miscdevice control;		/* /dev/pcilat/BDF */
-	struct pcilat_text_node text_node[PCILAT_TEXT_KINDS];	/* /dev/pcilatdriver/BDF/... */
+	int id;					/* its minors are from id * PCILAT_NODES */
 	struct device *class_dev;
 };
 
@@ -276,8 +272,6 @@ void pcilat_leave(struct pcilat_device *pl);
 int pcilat_check_lockdown(void);
 bool pcilat_check_present(struct pcilat_device *pl);
 int pcilat_check_alive(struct pcilat_device *pl, bool needs_memory);
-int pcilat_register_node(struct pcilat_device *pl, struct miscdevice *misc,
-			 const struct file_operations *fops, const char *name, const char *path);
 
 /* run.c */
 int pcilat_run(struct pcilat_device *pl, const struct pcilat_run *req, const u32 *cpus,
@@ -355,10 +349,13 @@ u64 pcilat_ring_count(struct pcilat_ring *ring, u64 *lost);
 u64 pcilat_ring_newest(struct pcilat_ring *ring, u64 most);
 
 /* chardev.c */
-int pcilat_chardev_init(struct pcilat_device *pl);
-void pcilat_chardev_exit(struct pcilat_device *pl);
+int pcilat_nodes_register(void);
+void pcilat_nodes_unregister(void);
+int pcilat_nodes_init(struct pcilat_device *pl);
+void pcilat_nodes_exit(struct pcilat_device *pl);
 
 /* text.c */
+extern const struct file_operations pcilat_text_fops;
 int pcilat_text_init(struct pcilat_device *pl);
 void pcilat_text_exit(struct pcilat_device *pl);
 

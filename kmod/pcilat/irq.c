@@ -196,14 +196,19 @@ static int pcilat_fire_retry(struct pcilat_worker *w, struct pcilat_vector *v)
 	}
 }
 
-/* Waits for the answer; false if the interrupt is lost or the run was stopped. */
+/*
+ * Waits for the answer; false if the interrupt is lost or the run was stopped. A stopped run
+ * leaves its trigger open: its interrupt may still come, and is none that nobody triggered.
+ */
 static bool pcilat_wait_answer(struct pcilat_worker *w, struct pcilat_vector *v)
 {
 	u64 until = pcilat_clock() + pcilat_ns_to_ticks(w->job->req.timeout_ns);
 
 	while (!pcilat_take_answer(v)) {
 		cpu_relax();
-		if ((pcilat_clock() > until || pcilat_job_stopped(w->job)) && pcilat_cancel(v))
+		if (pcilat_job_stopped(w->job) && READ_ONCE(v->open))
+			return false;
+		if (pcilat_clock() > until && pcilat_cancel(v))
 			return false;
 		pcilat_yield();
 	}

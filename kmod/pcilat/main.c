@@ -207,25 +207,6 @@ static void pcilat_fill_info(struct pcilat_device *pl)
 	pcilat_fill_bars(pl);
 }
 
-/* Registers a node of the device. @name and @path are formats for the device's address. */
-int pcilat_register_node(struct pcilat_device *pl, struct miscdevice *misc,
-			 const struct file_operations *fops, const char *name, const char *path)
-{
-	struct device *dev = &pl->pdev->dev;
-
-	*misc = (struct miscdevice) {
-		.minor = MISC_DYNAMIC_MINOR,
-		.name = devm_kasprintf(dev, GFP_KERNEL, name, pl->bdf),
-		.nodename = devm_kasprintf(dev, GFP_KERNEL, path, pl->bdf),
-		.fops = fops,
-		.parent = dev,
-		.mode = 0600,
-	};
-	if (!misc->name || !misc->nodename)
-		return -ENOMEM;
-	return misc_register(misc);
-}
-
 static struct pcilat_device *pcilat_new_device(struct pci_dev *pdev)
 {
 	struct pcilat_device *pl = kzalloc(sizeof(*pl), GFP_KERNEL);
@@ -442,7 +423,7 @@ static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	ret = pcilat_text_init(pl);
 	if (ret)
 		goto err_irq;
-	ret = pcilat_chardev_init(pl);
+	ret = pcilat_nodes_init(pl);
 	if (ret)
 		goto err_text;
 	mutex_lock(&pcilat_devices_lock);
@@ -475,7 +456,7 @@ static void pcilat_remove(struct pci_dev *pdev)
 	mutex_unlock(&pcilat_devices_lock);
 	pcilat_disconnect(pl);
 	pcilat_text_exit(pl);
-	pcilat_chardev_exit(pl);
+	pcilat_nodes_exit(pl);
 	pcilat_irq_exit(pl);
 	pci_release_selected_regions(pdev, pl->claimed);
 	pci_clear_master(pdev);
@@ -575,10 +556,13 @@ static int __init pcilat_init(void)
 	ret = class_register(&pcilat_class);
 	if (ret)
 		return ret;
+	ret = pcilat_nodes_register();
+	if (ret)
+		goto err_class;
 	ret = cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "pcilat:online", NULL,
 					pcilat_cpu_offline);
 	if (ret < 0)
-		goto err_class;
+		goto err_nodes;
 	pcilat_cpuhp = ret;
 	ret = pci_register_driver(&pcilat_driver);
 	if (ret)
@@ -587,6 +571,8 @@ static int __init pcilat_init(void)
 
 err_cpuhp:
 	cpuhp_remove_state_nocalls(pcilat_cpuhp);
+err_nodes:
+	pcilat_nodes_unregister();
 err_class:
 	class_unregister(&pcilat_class);
 	return ret;
@@ -596,6 +582,7 @@ static void __exit pcilat_exit(void)
 {
 	pci_unregister_driver(&pcilat_driver);
 	cpuhp_remove_state_nocalls(pcilat_cpuhp);
+	pcilat_nodes_unregister();
 	class_unregister(&pcilat_class);
 }
 

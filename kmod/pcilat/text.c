@@ -366,21 +366,16 @@ union text_any_record {
 };
 
 static const struct {
-	const char *name;
-	const char *path;
 	u32 record_size;
 	int (*print)(char *to, size_t size, const void *record);
 } text_kinds[PCILAT_TEXT_KINDS] = {
 	[PCILAT_TEXT_IOMEM] = {
-		"pcilat-iomem-%s", "pcilatdriver/%s/iomem",
 		sizeof(struct pcilat_text_record), text_print_iomem
 	},
 	[PCILAT_TEXT_INTERRUPT] = {
-		"pcilat-interrupt-%s", "pcilatdriver/%s/interrupt",
 		sizeof(struct pcilat_text_record), text_print_irq
 	},
 	[PCILAT_TEXT_DEVREG] = {
-		"pcilat-devreg-%s", "pcilatdriver/%s/devreg",
 		sizeof(struct pcilat_reg_record), text_print_reg
 	},
 };
@@ -550,7 +545,8 @@ ATTRIBUTE_GROUPS(text);
 /* The nodes with all records. */
 
 struct text_reader {
-	struct pcilat_text_node *node;
+	struct pcilat_device *pl;
+	enum pcilat_text_kind kind;
 	union text_any_record record;
 };
 
@@ -560,8 +556,7 @@ static void *text_start(struct seq_file *seq, loff_t *pos)
 	u64 position = *pos;
 	bool found;
 
-	found = pcilat_ring_copy(&reader->node->pl->text_ring[reader->node->kind], &position,
-				 &reader->record);
+	found = pcilat_ring_copy(&reader->pl->text_ring[reader->kind], &position, &reader->record);
 	*pos = position;
 	return found ? &reader->record : NULL;
 }
@@ -581,7 +576,7 @@ static int text_show_record(struct seq_file *seq, void *record)
 	struct text_reader *reader = seq->private;
 	char line[TEXT_LINE];
 
-	text_kinds[reader->node->kind].print(line, sizeof(line), record);
+	text_kinds[reader->kind].print(line, sizeof(line), record);
 	seq_puts(seq, line);
 	return 0;
 }
@@ -595,22 +590,16 @@ static const struct seq_operations text_seq_ops = {
 
 static int text_open(struct inode *inode, struct file *file)
 {
-	struct pcilat_text_node *node = container_of(file->private_data, struct pcilat_text_node,
-						     misc);
+	struct pcilat_device *pl = file->private_data;
 	struct text_reader *reader;
 
-	if (!capable(CAP_SYS_RAWIO))
-		return -EPERM;
-	if (!pcilat_get(node->pl))
-		return -ENODEV;
 	/* For the seq_file. */
 	file->private_data = NULL;
 	reader = __seq_open_private(file, &text_seq_ops, sizeof(*reader));
-	if (!reader) {
-		pcilat_put(node->pl);
+	if (!reader)
 		return -ENOMEM;
-	}
-	reader->node = node;
+	reader->pl = pl;
+	reader->kind = iminor(inode) % PCILAT_NODES;
 	return nonseekable_open(inode, file);
 }
 
@@ -618,14 +607,14 @@ static int text_release(struct inode *inode, struct file *file)
 {
 	struct seq_file *seq = file->private_data;
 	struct text_reader *reader = seq->private;
-	struct pcilat_device *pl = reader->node->pl;
+	struct pcilat_device *pl = reader->pl;
 
 	seq_release_private(inode, file);
 	pcilat_put(pl);
 	return 0;
 }
 
-static const struct file_operations text_fops = {
+const struct file_operations pcilat_text_fops = {
 	.owner = THIS_MODULE,
 	.open = text_open,
 	.release = text_release,
@@ -634,39 +623,20 @@ static const struct file_operations text_fops = {
 
 int pcilat_text_init(struct pcilat_device *pl)
 {
-	int ret, i;
+	int i;
 
 	pl->text.bar = -1;
 	pl->text.ndelay_ns = TEXT_DELAY_NS;
 	pl->text.batch = TEXT_ITERATIONS;
-	for (i = 0; i < PCILAT_TEXT_KINDS; i++) {
-		struct pcilat_text_node *node = &pl->text_node[i];
-
+	for (i = 0; i < PCILAT_TEXT_KINDS; i++)
 		pcilat_ring_init(&pl->text_ring[i], PCILAT_TEXT_RECORDS, text_kinds[i].record_size);
-		node->pl = pl;
-		node->kind = i;
-		ret = pcilat_register_node(pl, &node->misc, &text_fops, text_kinds[i].name,
-					   text_kinds[i].path);
-		if (ret)
-			goto err_nodes;
-	}
 	pl->class_dev = device_create_with_groups(&pcilat_class, &pl->pdev->dev, MKDEV(0, 0), pl,
 						  text_groups, "%s", pl->bdf);
-	ret = PTR_ERR_OR_ZERO(pl->class_dev);
-	if (!ret)
-		return 0;
-err_nodes:
-	while (i--)
-		misc_deregister(&pl->text_node[i].misc);
-	return ret;
+	return PTR_ERR_OR_ZERO(pl->class_dev);
 }
 
 /* Waits for the commands under way; the run has been told to end. */
 void pcilat_text_exit(struct pcilat_device *pl)
 {
-	u32 i;
-
 	device_unregister(pl->class_dev);
-	for (i = 0; i < PCILAT_TEXT_KINDS; i++)
-		misc_deregister(&pl->text_node[i].misc);
 }

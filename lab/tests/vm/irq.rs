@@ -30,6 +30,7 @@ pub fn interrupts_of_every_source_are_counted_where_they_belong(rig: &Rig, kerne
         a_reset_ends_a_run_and_the_next_works(rig);
         rig.must(&format!("pciescope bind {} --driver pcilat", rig.bdf));
         lost_and_doubled_interrupts_are_told_apart(rig);
+        a_stop_invents_no_interrupt(rig);
         a_fixed_rate_hides_no_waiting_and_counts_what_it_could_not_raise(rig);
         settle("kmod", || an_injected_delay_moves_the_trigger_and_not_the_acknowledge(rig, "--backend kmod"));
         rig.must(&format!("pciescope unbind {}", rig.bdf));
@@ -331,6 +332,23 @@ fn a_device_of_qemu_raises_its_interrupts(rig: &Rig, kernel: Kernel, name: &str)
         assert!(handled * 10 >= triggers * 9, "{kernel}, {name}: {handled} of {triggers}");
     } else {
         assert_eq!((lost, wrong_cpu, measured.output.status), (0, 0, 0), "{kernel}, {name}");
+    }
+}
+
+/// The interrupt of the trigger that was under way at the stop comes after it, and is none that nobody triggered.
+fn a_stop_invents_no_interrupt(rig: &Rig) {
+    rig.tell("reset");
+    // Most stops fall before the answer, and most answers into the time after a run in which doubled ones are looked for.
+    rig.tell("irq-delay fixed 4500us");
+    for stop in ["1.20", "1.31", "1.42", "1.53"] {
+        let run = format!(
+            "timeout -s TERM {stop} pciescope latency irq {} --backend kmod --vectors 0 --cpus 1 --count 10k \
+             --timeout 500ms --raised-by hardware",
+            rig.bdf
+        );
+        let ended = rig.vm.run(&run);
+        assert!(ended.stderr.contains("was ended after"), "{}", ended.stderr);
+        assert!(!format!("{}{}", ended.stdout, ended.stderr).contains("nobody triggered"), "{}", ended.stderr);
     }
 }
 
