@@ -9,7 +9,7 @@ use crate::{Error, Isa, kernel, parallel, pick};
 
 /// Words that are picked out at a time, on the stack: a fraction of any first-level cache, and so few that memory is
 /// read and written by turns that overlap.
-const BLOCK: usize = 512;
+const BLOCK: usize = 1024;
 
 /// A cache line, in bytes.
 const LINE: usize = 64;
@@ -158,12 +158,20 @@ impl Conversion {
 
     /// Converts the first word of each group, from the first word of `words` on, until the output is full.
     pub(crate) fn groups<T: Real>(&self, words: &[u16], output: &mut [T], is_streaming: bool) {
-        let group = self.decimation.factor;
-        let mut block = [0u16; BLOCK];
-        let mut done = if group == 1 { output.len() } else { 0 };
-        if group == 1 {
+        if self.decimation.factor == 1 {
             T::convert(self.isa, &self.plan, is_streaming, &words[..output.len()], output);
+        } else {
+            self.taken(words, output, is_streaming);
         }
+        if is_streaming {
+            kernel::fence();
+        }
+    }
+
+    /// As [`groups`](Self::groups), of more than one word each.
+    fn taken<T: Real>(&self, words: &[u16], output: &mut [T], is_streaming: bool) {
+        let group = self.decimation.factor;
+        let (mut block, mut done) = ([0u16; BLOCK], 0);
         while done < output.len() {
             let output = &mut output[done..];
             let len = to_line(output, BLOCK);
@@ -175,9 +183,6 @@ impl Conversion {
             }
             T::convert(self.isa, &self.plan, is_streaming, &block[..len], &mut output[..len]);
             done += len;
-        }
-        if is_streaming {
-            kernel::fence();
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use crate::kernel::walk::{self, ALIGNED, CAST, MULTIPLY, PRODUCT, SCALE, SCALE_SINGLE, SCALE_TWICE, STREAMING, Step};
+use crate::kernel::walk::{
+    self, ALIGNED, CAST, MULTIPLY, PIVOT, PRODUCT, SCALE, SCALE_SINGLE, SCALE_TWICE, STREAMING, Step,
+};
 use crate::plan::Plan;
 
 pub(super) fn is_available() -> bool {
@@ -18,6 +20,8 @@ struct Single<const A: u8, const SIGNED: bool> {
     shift: __m128i,
     factor: __m256,
     rest: __m256,
+    left: __m256,
+    pivot: __m256i,
     double_factor: __m256d,
     double_offset: __m256d,
 }
@@ -32,6 +36,8 @@ impl<const A: u8, const SIGNED: bool> Single<A, SIGNED> {
                 shift: _mm_cvtsi32_si128(plan.shift as i32),
                 factor: _mm256_set1_ps(factor),
                 rest: _mm256_set1_ps(rest),
+                left: _mm256_set1_ps(plan.left),
+                pivot: _mm256_set1_epi32(plan.pivot),
                 double_factor: _mm256_set1_pd(plan.factor),
                 double_offset: _mm256_set1_pd(plan.offset),
             }
@@ -60,12 +66,14 @@ impl<const A: u8, const SIGNED: bool> Single<A, SIGNED> {
                 let (high, high_doubt) = self.halves(_mm256_extracti128_si256::<1>(integers));
                 return (_mm256_set_m128(high, low), _mm256_or_si256(low_doubt, high_doubt));
             }
+            let integers = if A == PIVOT { _mm256_sub_epi32(integers, self.pivot) } else { integers };
             let x = _mm256_cvtepi32_ps(integers);
             let number = match A {
                 CAST => x,
                 MULTIPLY => _mm256_mul_ps(x, self.factor),
                 // factor + rest is the factor to 48 bits: see Arithmetic::Product.
                 PRODUCT => _mm256_fmadd_ps(x, self.factor, _mm256_mul_ps(x, self.rest)),
+                PIVOT => _mm256_fmadd_ps(x, self.factor, _mm256_fmadd_ps(x, self.rest, self.left)),
                 SCALE_SINGLE => _mm256_fmadd_ps(x, self.factor, self.rest),
                 _ => unreachable!(),
             };
@@ -156,7 +164,7 @@ impl<const A: u8, const SIGNED: bool> Double<A, SIGNED> {
             [low, high].map(|x| match A {
                 CAST => x,
                 MULTIPLY => _mm256_mul_pd(x, self.factor),
-                PRODUCT | SCALE_SINGLE | SCALE_TWICE | SCALE => _mm256_fmadd_pd(x, self.factor, self.offset),
+                PRODUCT | PIVOT | SCALE_SINGLE | SCALE_TWICE | SCALE => _mm256_fmadd_pd(x, self.factor, self.offset),
                 _ => unreachable!(),
             })
         }
@@ -195,7 +203,7 @@ unsafe fn store_pd<const STORE: u8>(to: *mut f64, numbers: __m256d) {
     }
 }
 
-/// Takes every `stride`th word for a start of the output, and returns its length. For strides 2 and 4.
+/// Takes every `stride`th word for a start of the output, and returns its length.
 ///
 /// # Safety
 /// The processor has AVX2.
@@ -219,7 +227,14 @@ pub(super) unsafe fn every(words: &[u16], stride: usize, output: &mut [u16]) -> 
                 let (low, high) = (even(load(4 * s), load(4 * s + 1)), even(load(4 * s + 2), load(4 * s + 3)));
                 _mm256_storeu_si256(to.add(s), even(low, high));
             }),
-            _ => return 0,
+            _ => (0..steps).for_each(|s| {
+                let word = |n: usize| *words.as_ptr().add((s * WORDS + n) * stride) as i16;
+                let eight = |n: usize| {
+                    let [a, b, c, d, e, f, g, h] = std::array::from_fn(|k| word(n + k));
+                    _mm_setr_epi16(a, b, c, d, e, f, g, h)
+                };
+                _mm256_storeu_si256(to.add(s), _mm256_set_m128i(eight(8), eight(0)));
+            }),
         }
     }
     steps * WORDS

@@ -3,7 +3,9 @@
 
 use std::arch::x86_64::*;
 
-use crate::kernel::walk::{self, ALIGNED, CAST, MULTIPLY, PRODUCT, SCALE, SCALE_SINGLE, SCALE_TWICE, STREAMING, Step};
+use crate::kernel::walk::{
+    self, ALIGNED, CAST, MULTIPLY, PIVOT, PRODUCT, SCALE, SCALE_SINGLE, SCALE_TWICE, STREAMING, Step,
+};
 use crate::plan::Plan;
 
 pub(super) fn is_available() -> bool {
@@ -23,6 +25,8 @@ struct Single<const A: u8, const SIGNED: bool> {
     shift: __m128i,
     factor: __m512,
     rest: __m512,
+    left: __m512,
+    pivot: __m512i,
     double_factor: __m512d,
     double_offset: __m512d,
 }
@@ -37,6 +41,8 @@ impl<const A: u8, const SIGNED: bool> Single<A, SIGNED> {
                 shift: _mm_cvtsi32_si128(plan.shift as i32),
                 factor: _mm512_set1_ps(factor),
                 rest: _mm512_set1_ps(rest),
+                left: _mm512_set1_ps(plan.left),
+                pivot: _mm512_set1_epi32(plan.pivot),
                 double_factor: _mm512_set1_pd(plan.factor),
                 double_offset: _mm512_set1_pd(plan.offset),
             }
@@ -66,12 +72,14 @@ impl<const A: u8, const SIGNED: bool> Single<A, SIGNED> {
                 let both = _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high);
                 return (both, low_doubt | high_doubt);
             }
+            let integers = if A == PIVOT { _mm512_sub_epi32(integers, self.pivot) } else { integers };
             let x = _mm512_cvtepi32_ps(integers);
             let number = match A {
                 CAST => x,
                 MULTIPLY => _mm512_mul_ps(x, self.factor),
                 // factor + rest is the factor to 48 bits: see Arithmetic::Product.
                 PRODUCT => _mm512_fmadd_ps(x, self.factor, _mm512_mul_ps(x, self.rest)),
+                PIVOT => _mm512_fmadd_ps(x, self.factor, _mm512_fmadd_ps(x, self.rest, self.left)),
                 SCALE_SINGLE => _mm512_fmadd_ps(x, self.factor, self.rest),
                 _ => unreachable!(),
             };
@@ -159,7 +167,7 @@ impl<const A: u8, const SIGNED: bool> Double<A, SIGNED> {
             match A {
                 CAST => x,
                 MULTIPLY => _mm512_mul_pd(x, self.factor),
-                PRODUCT | SCALE_SINGLE | SCALE_TWICE | SCALE => _mm512_fmadd_pd(x, self.factor, self.offset),
+                PRODUCT | PIVOT | SCALE_SINGLE | SCALE_TWICE | SCALE => _mm512_fmadd_pd(x, self.factor, self.offset),
                 _ => unreachable!(),
             }
         }
@@ -196,13 +204,33 @@ unsafe fn store_pd<const STORE: u8>(to: *mut f64, numbers: __m512d) {
     }
 }
 
+/// Words of a vector.
+const WORDS: usize = 32;
+/// Steps that are made at once.
+const TOGETHER: usize = 4;
+
+/// By stride: 32 results come out of as many vectors. The words that a vector gives are brought to their places by one
+/// permutation, the same for all vectors; which places those are, is another mask for each.
+static PICKS: [([u16; WORDS], [u32; WORDS]); WORDS + 1] = {
+    let mut picks = [([0; WORDS], [0; WORDS]); WORDS + 1];
+    let mut at = 0;
+    while at < (WORDS + 1) * WORDS {
+        let (stride, lane) = (at / WORDS, at % WORDS);
+        picks[stride].0[lane] = (lane * stride % WORDS) as u16;
+        if stride > 0 {
+            picks[stride].1[lane * stride / WORDS] |= 1 << lane;
+        }
+        at += 1;
+    }
+    picks
+};
+
 /// Takes every `stride`th word for a start of the output, and returns its length. For strides from 2 to 32.
 ///
 /// # Safety
 /// The processor has the features.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) unsafe fn every(words: &[u16], stride: usize, output: &mut [u16]) -> usize {
-    const WORDS: usize = 32;
     // Packing pairs is quicker for those two.
     if stride == 2 || stride == 4 {
         // SAFETY: the caller's promise.
@@ -211,26 +239,50 @@ pub(super) unsafe fn every(words: &[u16], stride: usize, output: &mut [u16]) -> 
     if !(2..=WORDS).contains(&stride) {
         return 0;
     }
-    // 32 results come out of `stride` vectors. The words that a vector gives are brought to their places by one
-    // permutation, the same for all vectors; which places those are, is another mask for each.
-    let places: [u16; WORDS] = std::array::from_fn(|lane| (lane * stride % WORDS) as u16);
-    let mut masks = [0u32; WORDS];
-    for lane in 0..WORDS {
-        masks[lane * stride / WORDS] |= 1 << lane;
+    let len = (words.len() / stride).min(output.len());
+    if len < WORDS {
+        return 0;
     }
-    let steps = (words.len() / stride).min(output.len()) / WORDS;
-    // SAFETY: step `s` reads words up to (s + 1) * 32 * stride and writes results up to (s + 1) * 32.
+    let (places, masks) = (&PICKS[stride].0, &PICKS[stride].1[..stride]);
+    let mut done = 0;
+    // SAFETY: N steps from number `n` on read `N * 32 * stride` words from `n * stride` on, and write numbers `n` to
+    // `n + N * 32`; that is at most `len`.
     unsafe {
         let places = _mm512_loadu_si512(places.as_ptr().cast());
-        let mut from = words.as_ptr();
-        for step in 0..steps {
-            let mut taken = _mm512_setzero_si512();
-            for mask in &masks[..stride] {
-                taken = _mm512_mask_permutexvar_epi16(taken, *mask, places, _mm512_loadu_si512(from.cast()));
-                from = from.add(WORDS);
-            }
-            _mm512_storeu_si512(output.as_mut_ptr().add(step * WORDS).cast(), taken);
+        let mut to = |n: usize| (words.as_ptr().add(n * stride), output.as_mut_ptr().add(n));
+        // To load a mask costs as much as the permutation that it is for: some steps share it.
+        while done + TOGETHER * WORDS <= len {
+            pick::<TOGETHER>(places, masks, to(done));
+            done += TOGETHER * WORDS;
+        }
+        while done < len {
+            // The last one may write some results again.
+            done = (done + WORDS).min(len);
+            pick::<1>(places, masks, to(done - WORDS));
         }
     }
-    steps * WORDS
+    len
+}
+
+/// `N` steps of [`every`], of as many words as there are masks for each of 32 results.
+///
+/// # Safety
+/// As for [`every`]; words and output are good for these steps.
+#[inline]
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn pick<const N: usize>(places: __m512i, masks: &[u32], (words, output): (*const u16, *mut u16)) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let from = words.cast::<__m512i>();
+        let mut taken = [_mm512_setzero_si512(); N];
+        for (at, mask) in masks.iter().enumerate() {
+            for (step, taken) in taken.iter_mut().enumerate() {
+                let words = _mm512_loadu_si512(from.add(step * masks.len() + at));
+                *taken = _mm512_mask_permutexvar_epi16(*taken, *mask, places, words);
+            }
+        }
+        for (step, taken) in taken.into_iter().enumerate() {
+            _mm512_storeu_si512(output.add(step * WORDS).cast(), taken);
+        }
+    }
 }

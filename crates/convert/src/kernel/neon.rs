@@ -4,7 +4,7 @@
 use std::arch::aarch64::*;
 use std::arch::is_aarch64_feature_detected;
 
-use crate::kernel::walk::{self, CAST, MULTIPLY, PRODUCT, SCALE, SCALE_SINGLE, SCALE_TWICE, Step};
+use crate::kernel::walk::{self, CAST, MULTIPLY, PIVOT, PRODUCT, SCALE, SCALE_SINGLE, SCALE_TWICE, Step};
 use crate::plan::Plan;
 
 pub(super) fn is_available() -> bool {
@@ -20,6 +20,8 @@ struct Single<const A: u8, const SIGNED: bool> {
     shift: int16x8_t,
     factor: float32x4_t,
     rest: float32x4_t,
+    left: float32x4_t,
+    pivot: int32x4_t,
     double_factor: float64x2_t,
     double_offset: float64x2_t,
 }
@@ -76,6 +78,8 @@ impl<const A: u8, const SIGNED: bool> Single<A, SIGNED> {
                 shift: vdupq_n_s16(plan.shift as i16),
                 factor: vdupq_n_f32(factor),
                 rest: vdupq_n_f32(rest),
+                left: vdupq_n_f32(plan.left),
+                pivot: vdupq_n_s32(plan.pivot),
                 double_factor: vdupq_n_f64(plan.factor),
                 double_offset: vdupq_n_f64(plan.offset),
             }
@@ -104,6 +108,7 @@ impl<const A: u8, const SIGNED: bool> Single<A, SIGNED> {
                 MULTIPLY => vmulq_f32(x, self.factor),
                 // factor + rest is the factor to 48 bits: see Arithmetic::Product.
                 PRODUCT => vfmaq_f32(vmulq_f32(x, self.rest), x, self.factor),
+                PIVOT => vfmaq_f32(vfmaq_f32(self.left, x, self.rest), x, self.factor),
                 SCALE_SINGLE => vfmaq_f32(self.rest, x, self.factor),
                 _ => unreachable!(),
             };
@@ -174,7 +179,7 @@ impl<const A: u8, const SIGNED: bool> Step for Double<A, SIGNED> {
                 let number = match A {
                     CAST => x,
                     MULTIPLY => vmulq_f64(x, self.factor),
-                    PRODUCT | SCALE_SINGLE | SCALE_TWICE | SCALE => vfmaq_f64(self.offset, x, self.factor),
+                    PRODUCT | PIVOT | SCALE_SINGLE | SCALE_TWICE | SCALE => vfmaq_f64(self.offset, x, self.factor),
                     _ => unreachable!(),
                 };
                 vst1q_f64(output.add(2 * index), number);

@@ -22,6 +22,8 @@ pub(super) const MULTIPLY: u8 = Arithmetic::Multiply as u8;
 /// [`Arithmetic`] as a parameter of a type.
 pub(super) const PRODUCT: u8 = Arithmetic::Product as u8;
 /// [`Arithmetic`] as a parameter of a type.
+pub(super) const PIVOT: u8 = Arithmetic::Pivot as u8;
+/// [`Arithmetic`] as a parameter of a type.
 pub(super) const SCALE_SINGLE: u8 = Arithmetic::ScaleSingle as u8;
 /// [`Arithmetic`] as a parameter of a type.
 pub(super) const SCALE_TWICE: u8 = Arithmetic::ScaleTwice as u8;
@@ -185,6 +187,7 @@ pub(super) unsafe fn convert<S: Steps>(plan: &Plan, is_streaming: bool, words: &
             Arithmetic::Cast => signs::<S, CAST>(plan, is_streaming, words, output),
             Arithmetic::Multiply => signs::<S, MULTIPLY>(plan, is_streaming, words, output),
             Arithmetic::Product => signs::<S, PRODUCT>(plan, is_streaming, words, output),
+            Arithmetic::Pivot => signs::<S, PIVOT>(plan, is_streaming, words, output),
             Arithmetic::ScaleSingle => signs::<S, SCALE_SINGLE>(plan, is_streaming, words, output),
             Arithmetic::ScaleTwice => signs::<S, SCALE_TWICE>(plan, is_streaming, words, output),
             Arithmetic::Scale => signs::<S, SCALE>(plan, is_streaming, words, output),
