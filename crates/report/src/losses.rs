@@ -21,17 +21,18 @@ pub(crate) struct LossCount {
 
 /// The losses of a section that any of its records counts. Wrong data are not among them: outputs set these against
 /// the data that were compared.
-pub(crate) fn of(section: &Section) -> Vec<LossCount> {
+pub(crate) fn of<'s>(section: &'s Section) -> &'s [LossCount] {
     let counted = |loss: &'static Loss| {
         let (sum, is_known) = section.losses(loss.name)?;
         Some(LossCount { loss, sum, is_known })
     };
-    LOSSES.iter().filter(|loss| loss.of != Of::Data).filter_map(counted).collect()
+    let all = || LOSSES.iter().filter(|loss| loss.of != Of::Data).filter_map(counted).collect();
+    section.asked.losses.get_or_init(all)
 }
 
 /// The sum of what is lost or wrong, and whether all of it is known; `None` where nothing was counted.
 pub(crate) fn total<'s>(sections: impl IntoIterator<Item = &'s Section<'s>>) -> Option<(f64, bool)> {
-    sum(&sections.into_iter().flat_map(of).collect::<Vec<_>>())
+    sum(&sections.into_iter().flat_map(of).copied().collect::<Vec<_>>())
 }
 
 fn sum(counts: &[LossCount]) -> Option<(f64, bool)> {

@@ -14,6 +14,7 @@ use pciescope_core::{
 };
 
 use crate::headline::Headline;
+use crate::losses::LossCount;
 
 /// The records of one run that measured the same thing on the same device by the same method.
 #[derive(Debug, Clone)]
@@ -24,23 +25,20 @@ pub struct Section<'a> {
     pub silent: Vec<&'a Record>,
     /// What the run was to do, where its first record says.
     pub plan: Option<&'a Plan>,
-    /// Its headline, once somebody has asked for it: it takes all histograms.
-    pub(crate) headline: Asked,
+    /// What takes all records, once somebody has asked for it.
+    pub(crate) asked: Asked,
 }
 
 /// What was computed for a section. A copy of the section begins without it, because its records may become others.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(OnceCell<Option<Headline>>);
+pub(crate) struct Asked {
+    pub headline: OnceCell<Option<Headline>>,
+    pub losses: OnceCell<Vec<LossCount>>,
+}
 
 impl Clone for Asked {
     fn clone(&self) -> Self {
         Asked::default()
-    }
-}
-
-impl Asked {
-    pub(crate) fn or(&self, compute: impl FnOnce() -> Option<Headline>) -> Option<Headline> {
-        self.0.get_or_init(compute).clone()
     }
 }
 
@@ -102,7 +100,7 @@ pub fn sections(records: &[Record]) -> Vec<Section<'_>> {
                 records: Vec::new(),
                 silent: Vec::new(),
                 plan: plans.get(&*record.run).copied(),
-                headline: Asked::default(),
+                asked: Asked::default(),
             });
             order.len() - 1
         });

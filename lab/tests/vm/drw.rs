@@ -499,7 +499,8 @@ fn what_does_not_exist_is_refused(rig: &Counters) {
     let raw = ["0x102", "0x100000002", "0x8000000000000002", "0x182"].map(str::to_owned);
     assert_eq!(rig.open(SUB, raw), ["EINVAL"; 4]);
     // For EOPNOTSUPP, perf advises to count.
-    let attributes = [("config1=1", "EINVAL"), ("config2=1", "EINVAL"), ("period=1000", "EOPNOTSUPP"), ("task", "EINVAL")];
+    let attributes =
+        [("config1=1", "EINVAL"), ("config2=1", "EINVAL"), ("period=1000", "EOPNOTSUPP"), ("task", "EINVAL")];
     for (attribute, refusal) in attributes {
         assert_eq!(rig.open(&format!("{SUB}:{attribute}"), ["0x02".to_owned()]), [refusal], "{attribute}");
     }

@@ -51,7 +51,7 @@ pub(crate) fn main_samples(section: &Section) -> Histogram {
 
 /// The median in which every CPU weighs the same, as `compare` has it.
 pub(crate) fn headline(section: &Section) -> Option<Headline> {
-    section.headline.or(|| Headline::of(&main_part(section).records, main_histogram(section)))
+    section.asked.headline.get_or_init(|| Headline::of(&main_part(section).records, main_histogram(section))).clone()
 }
 
 /// The medians of the fastest and of the slowest CPU, where they differ: `487 to 590 ns by CPU`.
@@ -143,7 +143,7 @@ fn figures(section: &Section, headline: Option<&Headline>) -> Vec<String> {
     let figure = |name: &str, ns: Option<f64>| ns.map(|ns| format!("{name} {}", duration(ns)));
     let median = figure("median", headline.map(|headline| headline.median_ns));
     let rest = [figure("p99", all.percentile_ns(99.0)), figure("worst", all.max_ns())].into_iter().flatten();
-    let lost = losses::painted(&losses::of(section));
+    let lost = losses::painted(losses::of(section));
     let joined =
         |parts: Vec<String>| if parts.is_empty() { "nothing was measured".to_owned() } else { parts.join(", ") };
     let by_cpu = headline.and_then(|headline| Some((headline.by_cpu.as_slice(), by_cpu(headline)?)));

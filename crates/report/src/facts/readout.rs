@@ -110,7 +110,7 @@ fn state(rows: &[(&Group, Row)], section: &Section) -> String {
         }
         _ => "no data was compared".to_owned(),
     };
-    match losses::painted(&losses::of(section)) {
+    match losses::painted(losses::of(section)) {
         Some(lost) => format!("{data}; {lost}"),
         None => data,
     }

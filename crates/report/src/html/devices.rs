@@ -344,7 +344,7 @@ fn rows(page: &mut String, device: &Device, sections: &[Section]) {
         return;
     }
     let lost = |row: &Row| {
-        lost(&Section { records: vec![row.record], silent: Vec::new(), plan: None, headline: Asked::default() })
+        lost(&Section { records: vec![row.record], silent: Vec::new(), plan: None, asked: Asked::default() })
     };
     let columns = Rows::of(own.iter().take(MOST_ROWS).map(|record| Row::new(record))).columns(&[
         ("Function", 8, Left, &|row| row.function()),

@@ -227,8 +227,8 @@ pub fn lost(out: &mut Page, section: &Section, counts: &str, remark: &str) {
         return;
     }
     let none = || if known.iter().all(|count| count.is_known) { "none" } else { "not known" }.to_owned();
-    out.line(&format!("Losses: {counts}{}", losses::words(&known, true).unwrap_or_else(none)));
-    if let Some(doubtful) = losses::words(&known, false) {
+    out.line(&format!("Losses: {counts}{}", losses::words(known, true).unwrap_or_else(none)));
+    if let Some(doubtful) = losses::words(known, false) {
         out.line(&format!("Doubts: {doubtful}{remark}"));
     }
 }
