@@ -118,6 +118,15 @@ pub struct Link {
     pub mrrs_bytes: Option<u16>,
 }
 
+impl Link {
+    /// The transfer rate in GT/s and the lanes that both ends can do, where the link is up and has less; `other` is the link
+    /// as its other end has it.
+    pub fn possible(&self, other: &Link) -> Option<(f64, u8)> {
+        let (speed, lanes) = (self.max_speed_gts.min(other.max_speed_gts), self.max_width.min(other.max_width));
+        (self.width > 0 && (self.speed_gts < speed || self.width < lanes)).then_some((speed, lanes))
+    }
+}
+
 /// A PCI function with a link, with what the kernel says of it at any time and without a counter.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize)]

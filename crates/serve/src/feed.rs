@@ -20,10 +20,13 @@ pub const HISTORY: usize = 300;
 pub struct Feed {
     /// Version of this shape: 1. Fields may be added within a version.
     pub schema: u32,
-    /// The machine's name.
+    /// The machine's name; of a replay that of the record, empty where it has none.
     pub host: String,
     /// Version of pciescope.
     pub tool: String,
+    /// Whether the fake backend made the machine and all figures up.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_synthetic: bool,
     /// What the user calls this run.
     pub label: Option<String>,
     /// The time between two readings, in seconds, as it was asked for.
@@ -84,6 +87,8 @@ pub struct Port {
     pub node: Option<u32>,
     /// The link below it.
     pub link: Option<Link>,
+    /// What both ends of the link can do, where it has less.
+    pub possible: Option<Possible>,
     /// The payload that the link can carry in one direction, in bytes per second.
     pub ceiling_bytes_per_s: Option<f64>,
     /// The functions below it, bridges left out.
@@ -99,6 +104,15 @@ pub struct Port {
     /// Whether the kernel counted what hardware counts too.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_second: bool,
+}
+
+/// What both ends of a link can do.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Possible {
+    /// Transfer rate, in GT/s.
+    pub speed_gts: f64,
+    /// Lanes.
+    pub width: u8,
 }
 
 /// A channel or sub-channel of DRAM.

@@ -84,6 +84,7 @@ impl Instance<'_> {
             driver: device.driver,
             node: self.source.node,
             link: device.link,
+            possible: None,
             ceiling_bytes_per_s: self.source.latest("link_bytes_per_s"),
             below: self.source.below.clone(),
             error: self.error(),

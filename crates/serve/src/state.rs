@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hyper::body::Bytes;
 use pciescope_core::plan::Plan;
-use pciescope_core::{Bdf, Device, Live, Record, Sink, Warning};
+use pciescope_core::{Bdf, Device, Environment, Link, Live, Record, Sink, Warning};
 use tokio::sync::broadcast;
 
-use crate::feed::{Feed, HISTORY, Reading, Status};
+use crate::feed::{Feed, HISTORY, Possible, Reading, Status};
 use crate::instance::{Instance, Sums};
 use crate::series::{self, Family, Rule};
 
@@ -73,6 +73,10 @@ pub(crate) struct Inner {
     pub(crate) last_at: Option<Instant>,
     /// The length of the intervals of this run, as it was asked for.
     planned_s: Option<f64>,
+    /// The machine of the records, where they name it.
+    host: Option<String>,
+    /// Whether the fake backend makes the machine up.
+    is_synthetic: bool,
 }
 
 impl State {
@@ -198,7 +202,8 @@ impl State {
     fn feed_of(&self, inner: &Inner) -> Feed {
         let mut feed = Feed {
             schema: 1,
-            host: self.setup.host.clone(),
+            host: inner.host.clone().unwrap_or_else(|| self.setup.host.clone()),
+            is_synthetic: inner.is_synthetic,
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             label: self.setup.label.clone(),
             interval_s: self.interval_s(inner),
@@ -223,7 +228,12 @@ impl State {
         let hardware = inner.live.hardware_ports();
         let second = inner.instances().filter(|one| hardware.is_second(one.source.counted_by())).map(|one| one.id());
         let second: BTreeSet<String> = second.collect();
-        feed.ports.iter_mut().for_each(|port| port.is_second = second.contains(&port.id));
+        for port in &mut feed.ports {
+            port.is_second = second.contains(&port.id);
+            let below = inner.links_below(port.bdf);
+            let possible = port.link.and_then(|link| below.into_iter().find_map(|other| link.possible(&other)));
+            port.possible = possible.map(|(speed_gts, width)| Possible { speed_gts, width });
+        }
         feed
     }
 }
@@ -248,8 +258,19 @@ impl Inner {
         all.filter(|one| is_instance(&one.source.scope))
     }
 
+    /// The links of the functions right below a port, as sysfs or else the records have them.
+    fn links_below(&self, port: Option<Bdf>) -> Vec<Link> {
+        let is_below = |path: &[Bdf]| port.is_some() && path.last().copied() == port;
+        let functions = self.live.sources.iter().filter_map(|source| source.port.as_ref());
+        let recorded = functions.filter(|one| is_below(&one.path)).filter_map(|one| one.link);
+        self.devices.iter().filter(|one| is_below(&one.path)).map(|one| one.link).chain(recorded).collect()
+    }
+
     /// The first record of a run.
     fn begin(&mut self, record: &Record) {
+        let environment = record.environment.as_ref();
+        self.host = environment.and_then(|one| one.host.as_ref()).map(|host| host.name.clone());
+        self.is_synthetic = environment.is_some_and(Environment::is_synthetic);
         self.not_counted = record.warnings.clone();
         self.planned_s = match &record.plan {
             Some(Plan::Stat(plan)) => plan.interval_ns.map(|ns| ns as f64 / 1e9),
@@ -351,7 +372,6 @@ fn now_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pciescope_core::Link;
 
     #[test]
     fn all_who_ask_share_one_text_until_something_changes() {

@@ -255,9 +255,5 @@ pub fn link(model: &Model, function: &Function) -> Option<(Link, Option<(f64, u8
             |one: &&Function| one.path.len() == function.path.len() + 1 && one.path.last().copied() == function.bdf;
         functions.values().find(is_below).and_then(|below| below.link)
     };
-    let better = other.and_then(|other| {
-        let (speed, lanes) = (link.max_speed_gts.min(other.max_speed_gts), link.max_width.min(other.max_width));
-        (link.width > 0 && (link.speed_gts < speed || link.width < lanes)).then_some((speed, lanes))
-    });
-    Some((link, better))
+    Some((link, other.and_then(|other| link.possible(&other))))
 }

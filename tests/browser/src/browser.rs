@@ -224,6 +224,22 @@ impl Browser {
         self.number(&format!("{entry}.startTime"))
     }
 
+    /// What axe-core says against the page as it is now, by its rules for WCAG 2 and its best practices: rule, element and
+    /// reason. Where it is not installed, the test is skipped.
+    pub fn accessibility(&self) -> Vec<String> {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"))).unwrap();
+        let path = cache.join("pciescope/axe-core/node_modules/axe-core/axe.min.js");
+        let Ok(axe) = std::fs::read_to_string(&path) else {
+            pciescope_support::tools::skip(&format!("no {}: tools/setup browser installs it", path.display()));
+            return Vec::new();
+        };
+        self.run(&format!("{axe}; return null"));
+        let script = "return axe.run(document, {resultTypes: ['violations']}).then(all => all.violations.flatMap(v => \
+             v.nodes.map(n => v.id + ' ' + n.target.join(' ') + ': ' + (n.any[0] || n.all[0] || n.none[0] || v).message)))";
+        self.run(script).as_array().unwrap().iter().map(Value::to_string).collect()
+    }
+
     /// Whether anything hangs out of the page at its right, so that the whole page would have to be moved to read it.
     pub fn hangs_out(&self) -> Vec<String> {
         let script = "const wide = document.documentElement.clientWidth; const inBox = e => { for (let p = e.parentElement; p; p = p.parentElement) \

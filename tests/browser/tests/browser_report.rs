@@ -39,6 +39,7 @@ fn look(browser: &Browser, records: &Path, folder: &Path, name: &str) -> PathBuf
     );
     browser.screenshot(&format!("report-{name}-1280"));
     browser.screenshot_whole(&format!("report-{name}-1280-whole"));
+    assert_eq!(browser.accessibility(), [""; 0], "{name} at 1280");
     assert_eq!(browser.hangs_out(), [""; 0], "{name} at 1280");
 
     browser.media(true, false);
@@ -47,6 +48,7 @@ fn look(browser: &Browser, records: &Path, folder: &Path, name: &str) -> PathBuf
     browser.screenshot(&format!("report-{name}-390-dark"));
     browser.media(false, false);
     browser.screenshot_whole(&format!("report-{name}-390-whole"));
+    assert_eq!(browser.accessibility(), [""; 0], "{name} at 390");
     assert_eq!(browser.hangs_out(), [""; 0], "{name} at 390");
 
     browser.size(SIZES[0]);

@@ -127,8 +127,8 @@ fn a_replay_is_followed_lost_and_found() {
     let rows = "[...document.querySelectorAll('#table tbody tr')].map(r => [...r.cells].slice(1).map(c => c.textContent).join('|')).join('\\n')";
     assert_eq!(
         browser.text(rows),
-        "0000:00:01.0|32 GT/s x4|238.00|1.6|1.00|0.0|L0 75.0 %|7|0000:02:00.0 <b>disk</b>\n\
-         0000:00:00.0|32 GT/s x4|119.00|0.8|1.00|0.0|L0 75.0 %|7|0000:01:00.0 <b>disk</b>"
+        "0000:00:01.0|7|32 GT/s x4|238.00|1.6|1.00|0.0|L0 75.0 %|-|0000:02:00.0 <b>disk</b>\n\
+         0000:00:00.0|7|32 GT/s x4|119.00|0.8|1.00|0.0|L0 75.0 %|-|0000:01:00.0 <b>disk</b>"
     );
     assert!(browser.text("document.querySelector('#dies figcaption').textContent").contains("read 4000.00 MB/s"));
     browser.screenshot("served-1280");
@@ -139,7 +139,7 @@ fn a_replay_is_followed_lost_and_found() {
     write(600);
     let _serve = Serve::start(&path, port);
     browser.wait(&state("replay"));
-    let rx = "document.querySelector('#table tbody tr td:nth-child(4)').textContent";
+    let rx = "document.querySelector('#table tbody tr td:nth-child(5)').textContent";
     let before = browser.text(rx);
     browser.wait(&format!("{rx} !== '{before}'"));
 }

@@ -122,8 +122,10 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if steps.is_none() {
         check(ctx, &wanted)?;
     }
+    // A replay is of the machine that its records name.
+    let host = || ctx.root.text("/proc/sys/kernel/hostname").unwrap_or_else(|| "localhost".to_owned());
     let setup = Setup {
-        host: ctx.root.text("/proc/sys/kernel/hostname").unwrap_or_else(|| "localhost".to_owned()),
+        host: if steps.is_none() { host() } else { String::new() },
         label: args.label.clone(),
         interval: args.interval.map(Time::duration),
     };

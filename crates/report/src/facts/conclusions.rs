@@ -58,9 +58,9 @@ impl Conclusions {
     /// The lists with their titles and what stands in place of sentences where there are none.
     pub fn lists(&self) -> [(&'static str, &'static str, &[Statement]); 3] {
         [
-            ("What is good", "Nothing can be called good: no rule has the figures that it needs.", &self.good),
+            ("What is good", "No rule has the figures that it needs.", &self.good),
             ("What is doubtful", "Nothing that the rules look for.", &self.doubtful),
-            ("What to do", "Nothing: no rule, warning, error or finding asks for it.", &self.to_do),
+            ("What to do", "Nothing.", &self.to_do),
         ]
     }
 
@@ -73,7 +73,7 @@ impl Conclusions {
             more => format!("{more} doubts, below"),
         };
         let (value, tone) = if sections.iter().any(Section::is_synthetic) {
-            ("made up", Tone::Doubt)
+            ("SYNTHETIC", Tone::Doubt)
         } else if sections.iter().any(Section::is_emulated) && !sections.iter().any(Section::is_real) {
             ("EMULATED", Tone::Doubt)
         } else if doubts > 0 {
@@ -243,8 +243,8 @@ pub(super) fn are(count: usize, one: &str, verb: &str) -> String {
 
 fn made_up(out: &mut Conclusions, number: usize, section: &Section) {
     if section.is_synthetic() {
-        let text =
-            format!("{}: {} is made up by the fake backend; nothing was measured.", who(section), section.test());
+        let subject = once([who(section), section.test().to_owned()]).join(": ");
+        let text = format!("{subject} is made up by the fake backend; nothing was measured.");
         out.doubt(0, Place::Section(number), quoted(&text));
     }
 }

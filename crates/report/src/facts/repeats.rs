@@ -26,21 +26,22 @@ pub fn repeats(records: &[Record]) -> String {
     let all: Vec<&Record> = runs.iter().flat_map(|(_, own)| own.iter().copied()).collect();
     let names: HashMap<Id, String> = rows(&all).iter().map(|row| (row.id(), row.name())).collect();
     let mut times = Vec::new();
-    // By row and name of figure: its words, its unit, and its values, one for each run in which it has one.
+    // By row and name of figure.
     let mut order: Vec<(Id, String)> = Vec::new();
-    let mut figures: HashMap<(Id, String), (String, String, Vec<f64>)> = HashMap::new();
+    let mut figures: HashMap<(Id, String), Repeated> = HashMap::new();
     for (_, own) in &runs {
         let all = rows(own);
         times.push(all.iter().map(|row| row.seconds).fold(0.0, f64::max));
         let view = View::of(&all);
         let mut put = |row: &Row, name: &str, words: &str, unit: &str, value: f64| {
+            let mark = if unit == "MB/s" && model::counted_by(row.record).is_accounting() { ">=" } else { "" };
             let key = (row.id(), name.to_owned());
             if !figures.contains_key(&key) {
                 order.push(key.clone());
             }
             let new = |key: &(Id, String)| {
                 let row = names.get(&key.0).cloned().unwrap_or_else(|| row.name());
-                (format!("{row} {words}"), unit.to_owned(), Vec::new())
+                (format!("{row} {words}"), unit.to_owned(), Vec::new(), mark)
             };
             figures.entry(key).or_insert_with_key(new).2.push(value);
         };
@@ -64,24 +65,29 @@ pub fn repeats(records: &[Record]) -> String {
     let (is_synthetic, is_emulated) = (records.iter().any(model::is_synthetic), records.iter().any(model::is_emulated));
     facts.mark(is_synthetic, is_emulated, crate::table::EMULATED);
     let rows = order.iter().filter_map(|key| {
-        let (name, unit, values) = figures.get(key)?;
+        let (name, unit, values, mark) = figures.get(key)?;
         let is_quiet = values.iter().all(|value| *value == 0.0);
-        (!is_quiet).then(|| (name, unit, values, mean_and_spread(values)))
+        (!is_quiet).then(|| (name, unit, values, mark, mean_and_spread(values)))
     });
-    let show = |value: f64, unit: &str| if unit == "MB/s" { format!("{value:.2}") } else { figure(value) };
+    let show = |value: f64, unit: &str, mark: &str| match unit {
+        "MB/s" => format!("{mark}{value:.2}"),
+        _ => figure(value),
+    };
+    let end = |values: &[f64], of: fn(f64, f64) -> f64| values.iter().copied().reduce(of).unwrap_or(f64::NAN);
     let columns = Rows::of(rows).columns(&[
-        ("Mean", 14, Right, &|(_, unit, _, (mean, _))| show(*mean, unit)),
+        ("Mean", 14, Right, &|(_, unit, _, mark, (mean, _))| show(*mean, unit, mark)),
         ("+-(%)", 6, Right, &|(.., (_, spread))| format!("{spread:.2}")),
-        ("Min", 12, Right, &|(_, unit, values, _)| show(values.iter().copied().fold(f64::INFINITY, f64::min), unit)),
-        ("Max", 12, Right, &|(_, unit, values, _)| {
-            show(values.iter().copied().fold(f64::NEG_INFINITY, f64::max), unit)
-        }),
+        ("Min", 12, Right, &|(_, unit, values, mark, _)| show(end(values, f64::min), unit, mark)),
+        ("Max", 12, Right, &|(_, unit, values, mark, _)| show(end(values, f64::max), unit, mark)),
         ("Unit", 5, Left, &|(_, unit, ..)| clean(unit)),
         ("What", 4, Left, &|(name, ..)| (*name).clone()),
     ]);
     facts.table = (!columns.rows().is_empty()).then_some(columns);
     terminal::text(&facts)
 }
+
+/// The words of a figure, its unit, its values, one for each run in which it has one, and the mark of a lower bound.
+type Repeated = (String, String, Vec<f64>, &'static str);
 
 /// The rates whose spread is shown, in words.
 const SPREAD: [(&str, &str); 4] = [

@@ -1,5 +1,5 @@
 // Charts as SVG, drawn anew for every reading: axes, lines, layers, marks.
-import { NS, clock, count, draw, errorsOf, feed, isNumber, kept, last, make, marked, percent, portOf, rate, readings, share, tidy, title, unitOf, view } from "./known.js";
+import { NS, clock, count, draw, errorSum, errorsOf, feed, isNumber, kept, last, make, marked, percent, portOf, rate, readings, share, tidy, title, unitOf, view } from "./known.js";
 
 export const nice = (most) => {
   if (!(most > 0)) return 1;
@@ -153,8 +153,8 @@ export class Chart {
 }
 // An axis reaches at least so far, in bytes per second: next to nothing does not fill a chart.
 export const LEAST = 1e5;
-// Colours of n layers, from one end of the palette to the other.
-const shade = (i, n) => `color-mix(in oklab, var(--fill) ${n < 2 ? 100 : Math.round(100 - (i / (n - 1)) * 100)}%, var(--link))`;
+// Colours of n layers, from one end to the other; neither is that of Rx or Tx.
+const shade = (i, n) => `color-mix(in oklab, var(--first) ${n < 2 ? 100 : Math.round(100 - (i / (n - 1)) * 100)}%, var(--last))`;
 // Every second layer a little lighter, so that neighbours of similar colour stay apart.
 export const layer = (i, n) => (n > 3 && i % 2 ? `color-mix(in oklab, ${shade(i, n)} 65%, var(--card))` : shade(i, n));
 
@@ -172,7 +172,7 @@ export const drawTraffic = (chart, port) => {
   const words = (way) => {
     const figures = portOf(now, port.id) || {};
     const part = share(port, figures, way);
-    return `${marked(figures[way], figures)} MB/s${isNumber(part) ? ` (${percent(part)} %)` : ""}`;
+    return `${marked(figures[way], port, figures)} MB/s${isNumber(part) ? ` (${percent(part)} %)` : ""}`;
   };
   chart.begin(`${title(port)}: Rx ${words("rx")}, Tx ${words("tx")}`, 0, high, [0, high / 2, high],
     (v) => `${Number((v / size).toPrecision(3))} ${unit}`);
@@ -184,8 +184,8 @@ export const drawTraffic = (chart, port) => {
   chart.line("rx", value("rx"), true);
   chart.line("tx", value("tx"), false);
   for (const reading of list) {
-    const errors = errorsOf(reading, port.id);
-    if (errors.length) chart.mark(reading.time_ms, `${clock(reading.time_ms)} ${errors.map(([n, v]) => `${n} ${count(v)}`).join(", ")}`);
+    const sum = errorSum(reading, port.id);
+    if (sum) chart.mark(reading.time_ms, `${clock(reading.time_ms)} ${count(sum)} errors: ${errorsOf(reading, port.id)}`);
   }
   chart.end();
   chart.say(title(port), ...(port.is_emulated ? [["EMULATED"]] : []), [`Rx ${words("rx")}`], [`Tx ${words("tx")}`],

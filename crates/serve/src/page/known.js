@@ -33,7 +33,9 @@ export const set = (element, text) => {
 export const mb = (value) => (isNumber(value) ? (value / 1e6).toFixed(2) : "-");
 // Estimated: counters took turns.
 export const isScaled = (reading) => isNumber(reading.running) && reading.running < 1;
-export const marked = (value, reading) => (isNumber(value) && isScaled(reading) ? "~" : "") + mb(value);
+// Before a figure: >= where the kernel counted, a lower bound; ~ where it is estimated.
+export const sign = (value, port, reading) => (!isNumber(value) ? "" : port.source ? ">=" : isScaled(reading) ? "~" : "");
+export const marked = (value, port, reading) => sign(value, port, reading) + mb(value);
 export const percent = (value) => (isNumber(value) ? value.toFixed(1) : "-");
 export const count = (n) => n.toLocaleString("en-US");
 const UNITS = [[1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"], [1, "B/s"]];
@@ -62,8 +64,9 @@ export const kept = () => Math.max(300e3, 60 * feed.interval);
 export const readings = () => view.frozen || feed.readings;
 export const last = () => readings()[readings().length - 1];
 export const portOf = (reading, id) => own(reading && reading.ports, id);
+// The counters that saw the errors of a reading: several see the same error.
 export const errorsOf = (reading, id) =>
-  Object.entries((portOf(reading, id) || {}).errors || {}).filter(([, n]) => isNumber(n) && n > 0);
+  Object.entries((portOf(reading, id) || {}).errors || {}).filter(([, n]) => isNumber(n) && n > 0).map(([name, n]) => `${name} ${count(n)}`).join(", ");
 export const errorSum = (reading, id) => (portOf(reading, id) || {}).error_count || 0;
 export const share = (port, reading, way) => {
   const part = reading[`${way}_share`];
@@ -83,12 +86,15 @@ export const busy = (port) => {
   return sum / (time || 1);
 };
 export const isIdle = (port) => !!(portOf(last(), port.id) || {}).is_idle;
-// What the kernel counted is a lower bound, and says so wherever it is named.
-export const title = (port) => (port.bdf || port.pmu || port.id) + (port.source ? ` >= ${port.source}` : "");
-export const linkWords = (link) => {
+export const title = (port) => port.bdf || port.pmu || port.id;
+// Where hardware counts a port, the kernel's account of it is a second figure of the same port.
+export const ownPorts = () => feed.ports.filter((p) => !p.is_second);
+export const secondOf = (port) => feed.ports.find((p) => p.is_second && p.bdf === port.bdf);
+const of = (now, best) => (best && best > now ? `${now} of ${best}` : `${now}`);
+export const linkWords = (link, best) => {
   if (!link) return "-";
   if (!link.width) return "down";
-  return `${link.speed_gts} GT/s x${link.width}`;
+  return `${of(link.speed_gts, best?.speed_gts)} GT/s x${of(link.width, best?.width)}`;
 };
 export const belowWords = (port) => (port.error ? `error: ${port.error.code}`
   : (port.below || []).map((b) => `${b.bdf} ${b.driver || b.name}`).join(", ") || "-");
@@ -114,6 +120,7 @@ export const take = (reading) => {
   keep();
 };
 export const adopt = (state) => {
+  feed.isSynthetic = !!state.is_synthetic;
   feed.host = [state.host, state.label].filter(Boolean).join(" · ");
   feed.interval = Math.max(50, (state.interval_s || 1) * 1e3);
   feed.status = state.status || {};

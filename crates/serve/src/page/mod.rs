@@ -22,13 +22,21 @@ pub static ASSETS: LazyLock<[Asset; 6]> = LazyLock::new(|| {
     let asset = |path, content_type, body: &str| Asset { path, content_type, body: squeezed(body).leak() };
     [
         asset("/", "text/html; charset=utf-8", include_str!("index.html")),
-        asset("/page.css", "text/css; charset=utf-8", &include_str!("page.css").replace("; }", "}")),
-        asset("/known.js", SCRIPT, include_str!("known.js")),
-        asset("/chart.js", SCRIPT, include_str!("chart.js")),
-        asset("/topology.js", SCRIPT, include_str!("topology.js")),
-        asset("/page.js", SCRIPT, include_str!("page.js")),
+        asset("/page.css", "text/css; charset=utf-8", &dense(include_str!("page.css"))),
+        asset("/known.js", SCRIPT, &dense(include_str!("known.js"))),
+        asset("/chart.js", SCRIPT, &dense(include_str!("chart.js"))),
+        asset("/topology.js", SCRIPT, &dense(include_str!("topology.js"))),
+        asset("/page.js", SCRIPT, &dense(include_str!("page.js"))),
     ]
 });
+
+/// A style sheet or script without the blanks that only people need. None of their words has such a sign between blanks.
+fn dense(text: &str) -> String {
+    const STYLE: [(&str, &str); 5] = [("; }", "}"), (" { ", "{"), (": ", ":"), (", ", ","), ("; ", ";")];
+    const CODE: [(&str, &str); 5] = [(" => ", "=>"), (" === ", "==="), (" && ", "&&"), (" || ", "||"), (" = ", "=")];
+    let pairs = if text.starts_with("//") { CODE } else { STYLE };
+    pairs.into_iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+}
 
 /// A file without indentation and without lines that are comments: browsers need neither. No text of the page spans lines.
 fn squeezed(body: &str) -> String {

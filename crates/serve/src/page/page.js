@@ -1,5 +1,5 @@
 // The page: its table, its charts, the feed that it follows, its switches.
-import { CHOSEN_AT_FIRST, adopt, at, belowWords, busy, clock, count, errorSum, errorsOf, feed, isIdle, isNumber, isScaled, last, linkWords, make, marked, mb, mostState, own, percent, portOf, rate, readings, set, share, stateName, take, tidy, title, unitOf, view } from "./known.js";
+import { CHOSEN_AT_FIRST, adopt, at, belowWords, busy, clock, count, draw, errorSum, errorsOf, feed, isIdle, isNumber, isScaled, last, linkWords, make, marked, mb, mostState, own, ownPorts, percent, portOf, rate, readings, secondOf, set, share, stateName, take, tidy, title, unitOf, view } from "./known.js";
 import { nice, hovered, Chart, LEAST, layer, drawTraffic } from "./chart.js";
 import { paintTopology } from "./topology.js";
 
@@ -7,16 +7,22 @@ import { paintTopology } from "./topology.js";
 const COLUMNS = [
   { head: "Draw", label: "Draw a chart of this port" },
   { head: "Port", left: true, of: title },
-  { head: "Link", left: true, of: (p) => linkWords(p.link), by: (p) => (p.link ? p.link.speed_gts * p.link.width : -1) },
-  { head: "Rx MB/s", of: (p, r) => marked(r.rx, r), by: (p, r) => r.rx },
+  { head: "Errors", title: "Seen in the time that the charts show", of: (p) => errorWords(p), by: (p) => errorTotal.get(p.id) || 0, isBad: (p) => errorTotal.get(p.id) > 0 },
+  { head: "Link", left: true, of: (p) => linkWords(p.link, p.possible), by: (p) => (p.link ? p.link.speed_gts * p.link.width : -1), isBad: (p) => p.possible },
+  { head: "Rx MB/s", of: (p, r) => marked(r.rx, p, r), by: (p, r) => r.rx },
   { head: "Rx %", of: (p, r) => percent(share(p, r, "rx")), by: (p, r) => share(p, r, "rx"), bar: "rx" },
-  { head: "Tx MB/s", of: (p, r) => marked(r.tx, r), by: (p, r) => r.tx },
+  { head: "Tx MB/s", of: (p, r) => marked(r.tx, p, r), by: (p, r) => r.tx },
   { head: "Tx %", of: (p, r) => percent(share(p, r, "tx")), by: (p, r) => share(p, r, "tx"), bar: "tx" },
   { head: "State", of: (p, r) => mostState(r.states) },
-  { head: "Errors", title: "Seen in the time that the charts show", of: (p) => errorWords(p), by: (p) => errorTotal.get(p.id) || 0, bad: true },
+  { head: "Kernel Rx, Tx", title: "What the kernel counted at the same port, in MB/s: a lower bound", cls: "second", of: (p) => secondWords(p) },
   { head: "Below it", left: true, cls: "below", of: belowWords },
 ];
 const rows = new Map();
+const secondWords = (port) => {
+  const second = secondOf(port);
+  const now = second && portOf(last(), second.id);
+  return now && (isNumber(now.rx) || isNumber(now.tx)) ? `${marked(now.rx, second, now)}, ${marked(now.tx, second, now)}` : "-";
+};
 let errorTotal = new Map();
 const errorWords = (port) => {
   const total = errorTotal.get(port.id);
@@ -27,7 +33,7 @@ const hash = () => { try { return decodeURIComponent(location.hash.replace(/^#po
 const zoomTo = (id) => { location.hash = id === null ? "" : `port=${encodeURIComponent(id)}`; };
 
 const heads = COLUMNS.map((column, place) => {
-  const head = make("th", { scope: "col", class: column.left ? "left" : "" });
+  const head = make("th", { scope: "col", class: column.left ? "left" : column.cls || "" });
   if (column.title) head.title = column.title;
   if (!column.of) { head.textContent = column.head; return head; }
   const button = make("button", { type: "button" }, column.head);
@@ -65,11 +71,11 @@ const rowOf = (port) => {
   return row;
 };
 
-const words = (port) => [title(port), port.pmu, port.name, port.driver, linkWords(port.link),
+const words = (port) => [title(port), port.source, port.pmu, port.name, port.driver, linkWords(port.link, port.possible),
   ...(port.below || []).flatMap((b) => [b.bdf, b.name, b.driver])].filter(Boolean).join(" ").toLowerCase();
 const listed = () => {
   const wanted = view.filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = feed.ports.filter((port) => { const text = words(port); return wanted.every((word) => text.includes(word)); });
+  const found = ownPorts().filter((port) => { const text = words(port); return wanted.every((word) => text.includes(word)); });
   const column = COLUMNS[view.sort];
   if (!column) {
     const means = new Map(found.map((port) => [port, busy(port)]));
@@ -89,6 +95,8 @@ const listed = () => {
 
 const paintTable = () => {
   const ports = listed();
+  const all = ownPorts().length;
+  at("table").classList.toggle("two", all < feed.ports.length);
   const reading = last();
   const wanted = ports.map((port) => rowOf(port).tr);
   const body = at("table").tBodies[0];
@@ -107,7 +115,7 @@ const paintTable = () => {
       if (!column.of || i === 1) return;
       set(row.cells[i], column.of(port, now));
       if (column.bar) row.cells[i].style.setProperty("--part", String(Math.min(1, Math.max(0, column.by(port, now) / 100 || 0))));
-      if (column.bad) row.cells[i].classList.toggle("bad", column.by(port) > 0);
+      if (column.isBad) row.cells[i].classList.toggle("bad", !!column.isBad(port));
       if (column.cls === "below") row.cells[i].title = row.cells[i].textContent;
     });
   }
@@ -115,7 +123,7 @@ const paintTable = () => {
     if (place === view.sort) head.setAttribute("aria-sort", view.down ? "descending" : "ascending");
     else head.removeAttribute("aria-sort");
   });
-  set(at("shown"), view.filter ? `${ports.length} of ${feed.ports.length} ports` : `${feed.ports.length} port${feed.ports.length === 1 ? "" : "s"}`);
+  set(at("shown"), view.filter ? `${ports.length} of ${all} ports` : `${all} port${all === 1 ? "" : "s"}`);
 };
 
 // Charts of a list, kept from one drawing to the next.
@@ -142,9 +150,10 @@ const paintZoom = (port) => {
   }
   set(at("zoom-name"), title(port));
   const link = port.link || {};
-  const best = link.max_width && (link.max_width !== link.width || link.max_speed_gts !== link.speed_gts)
+  const second = secondWords(port);
+  const best = !port.possible && link.max_width && (link.max_width !== link.width || link.max_speed_gts !== link.speed_gts)
     ? ` (the port can ${link.max_speed_gts} GT/s x${link.max_width})` : "";
-  set(at("zoom-facts"), [port.name, `link ${linkWords(port.link)}${best}`, port.ceiling_bytes_per_s > 0 ? `ceiling ${rate(port.ceiling_bytes_per_s)}` : "",
+  set(at("zoom-facts"), [port.name, `link ${linkWords(port.link, port.possible)}${best}`, second === "-" ? "" : `the kernel counted Rx, Tx ${second} MB/s`, port.ceiling_bytes_per_s > 0 ? `ceiling ${rate(port.ceiling_bytes_per_s)}` : "",
     port.driver ? `driver ${port.driver}` : "", isNumber(port.node) ? `node ${port.node}` : "", port.error ? `error: ${port.error.text}` : ""].filter(Boolean).join(" · "));
   drawTraffic(zoomed[0], port);
 
@@ -158,11 +167,11 @@ const paintZoom = (port) => {
     zoomed[1].say("Link states", ...names.map((name, i) => [`${stateName(name)} ${percent(own(now, name) * 100)} %`, layer(i, names.length)]));
   }
 
-  const events = readings().flatMap((r) => errorsOf(r, port.id).map(([name, n]) => [clock(r.time_ms), name, count(n)])).reverse();
+  const events = readings().filter((r) => errorSum(r, port.id)).reverse();
   at("events").hidden = !events.length;
   at("no-events").hidden = events.length > 0;
-  at("events").tBodies[0].replaceChildren(...events.slice(0, 50).map(([time, name, n]) =>
-    make("tr", {}, make("td", { class: "left" }, time), make("td", { class: "left" }, name), make("td", {}, n))));
+  at("events").tBodies[0].replaceChildren(...events.slice(0, 50).map((r) => make("tr", {},
+    make("td", { class: "left" }, clock(r.time_ms)), make("td", {}, count(errorSum(r, port.id))), make("td", { class: "left" }, errorsOf(r, port.id)))));
   const below = (port.below || []).map((b) => [b.bdf, b.name, b.driver ? `(${b.driver})` : ""].filter(Boolean).join(" "));
   at("below").replaceChildren(...(below.length ? below : ["Nothing, or not known."]).map((text) => make("li", {}, text)));
 };
@@ -186,6 +195,7 @@ const paintDram = () => {
       [0, high, -low, high / 2], (v) => `${Number((Math.abs(v) / size).toPrecision(3))} ${unit}`);
     chart.stack(list.map((c, j) => [layer(j, list.length), value(c.id, "read")]), 1);
     chart.stack(list.map((c, j) => [layer(j, list.length), value(c.id, "write")]), -1);
+    for (const [y, name] of [[chart.top + 10, "reads"], [chart.bottom - 4, "writes"]]) draw(chart.svg, "text", { x: chart.left + 4, y }, name);
     chart.end();
     const mark = now && list.some((c) => isScaled(own(now.channels, c.id) || {})) ? "~" : "";
     chart.say(name, ...(list.some((c) => c.is_emulated) ? [["EMULATED"]] : []),
@@ -201,7 +211,7 @@ const paintDram = () => {
     const box = make("i", { class: "box" });
     box.style.background = colour.get(c.id);
     return make("tr", {}, make("td", { class: "left" }, make("span", { class: "legend" }, box), ` ${c.pmu || c.id}${isNumber(c.cpu) ? ` CPU ${c.cpu}` : ""}`), make("td", {}, isNumber(c.node) ? String(c.node) : "-"),
-      ...["read", "write"].map((way) => make("td", {}, marked(value(c.id, way)(now), own(now && now.channels, c.id) || {}))));
+      ...["read", "write"].map((way) => make("td", {}, marked(value(c.id, way)(now), {}, own(now && now.channels, c.id) || {}))));
   }));
 };
 
@@ -227,6 +237,7 @@ const paintDevices = () => {
 const paint = () => {
   if (document.hidden || !feed.adopted) return;
   set(at("host"), feed.host);
+  at("synthetic").hidden = !feed.isSynthetic;
   at("emulated").hidden = ![...feed.ports, ...feed.channels].some((one) => one.is_emulated);
   at("none").hidden = feed.ports.length + feed.channels.length > 0 || feed.status.state === "starting";
   if (feed.status.state === "none") {
@@ -239,15 +250,15 @@ const paint = () => {
   // Until the user chooses: the first busy ones, which keep their charts.
   view.chosen ||= new Set();
   if (!view.touched)
-    for (const p of feed.ports.filter((p) => busy(p) > 0).sort((a, b) => busy(b) - busy(a)))
-      if (view.chosen.size < CHOSEN_AT_FIRST && !p.is_second) view.chosen.add(p.id);
+    for (const p of ownPorts().filter((p) => busy(p) > 0).sort((a, b) => busy(b) - busy(a)))
+      if (view.chosen.size < CHOSEN_AT_FIRST) view.chosen.add(p.id);
   for (const id of [...rows.keys()]) if (!feed.ports.some((p) => p.id === id)) rows.delete(id);
   const port = feed.ports.find((p) => p.id === view.zoom);
   at("zoom").hidden = !port;
   if (feed.ports.length) paintTable();
   if (port) paintZoom(port);
   if (feed.ports.length) {
-    const chosen = feed.ports.filter((p) => view.chosen.has(p.id));
+    const chosen = [...view.chosen].map((id) => feed.ports.find((p) => p.id === id)).filter(Boolean);
     at("no-traffic").hidden = chosen.length > 0;
     trafficCharts(chosen.map((p) => p.id)).forEach((chart, i) => drawTraffic(chart, chosen[i]));
   }

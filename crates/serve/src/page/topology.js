@@ -1,17 +1,16 @@
 // The machine as a picture: root ports, switches, devices, and on each link its speed, its width and the traffic now.
-import { NS, at, busy, draw, feed, isNumber, isScaled, last, linkWords, own, portOf, rate, share, title } from "./known.js";
+import { NS, at, busy, draw, feed, isNumber, last, linkWords, own, ownPorts, portOf, rate, share, sign, title } from "./known.js";
 
 const ROW = 42;
 const MOST = 64;
-const EDGE = 150;
+const EDGE = 176;
 
 // Functions by address: what they are, their link, and what hangs below them.
 const gather = () => {
   const nodes = new Map();
   const node = (id) => nodes.get(id) || nodes.set(id, { id, words: "", below: new Set(), parent: null }).get(id);
   const join = (above, id) => { if (above !== id && !node(id).parent) { node(id).parent = above; node(above).below.add(id); } };
-  // Where hardware counts too, its figures stand at the link.
-  for (const port of feed.ports.filter((p) => !p.is_second)) {
+  for (const port of ownPorts()) {
     const id = port.bdf || port.id;
     Object.assign(node(id), { name: title(port), words: port.driver || port.name, link: port.link, port });
   }
@@ -64,9 +63,10 @@ export const paintTopology = () => {
       const centre = indented ? width - EDGE / 2 : to - EDGE / 2 + 4;
       const text = (dy, words, cls) => draw(svg, "text", { x: centre, y: middle + dy, "text-anchor": "middle", class: cls }, words);
       const link = n.link || above.n.link;
-      if (link) text(-6, linkWords(link), "");
+      const best = deep === 1 && above.n.port ? above.n.port.possible : null;
+      if (link) text(-6, linkWords(link, best), best ? "bad" : "");
       // The figures of a link stand at the first function behind it.
-      if (isBusy && above.first) text(14, ["rx", "tx"].map((way) => (isScaled(now) ? "~" : "") + rate(Number((now[way] || 0).toPrecision(3)))).join(" / "), "strong");
+      if (isBusy && above.first) text(14, [["Rx", "rx"], ["Tx", "tx"]].map(([name, way]) => `${name} ${sign(now[way], above.n.port, now)}${rate(isNumber(now[way]) ? Number(now[way].toPrecision(3)) : null)}`).join(", "), "strong");
       above.first = false;
     }
     draw(svg, "rect", { class: "box", x: x(deep), y, width: wide(deep), height: ROW - 8, rx: 4 });
