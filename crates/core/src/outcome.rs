@@ -15,6 +15,8 @@ pub const TRIGGER_TO_HANDLER: &str = "trigger_to_handler";
 pub const ENTRY_TO_ACK: &str = "entry_to_ack";
 /// The name of the histogram of the empty stamp pair on the same CPU in the same interrupt state.
 pub const CALIBRATION: &str = "calibration";
+/// Name of the figure that a device of the lab added to each access at least, in nanoseconds.
+pub const INJECTED: &str = "injected_ns";
 
 /// The name of the metric that says how many neighbouring samples count as one: [`crate::histogram::design_effect`].
 pub const DESIGN_EFFECT: &str = "design_effect";

@@ -13,6 +13,8 @@ use crate::drawing::{Anchor, BLACK, CHARACTER, Drawing, GREY, Shape};
 
 /// Width of a chart on a page or in a picture, in pixels at a scale of 1.
 pub const WIDE: f64 = 760.0;
+/// Width of the same chart where it is the first of a page, and there is room.
+pub const FULL: f64 = 1000.0;
 /// Width of the same chart on a telephone.
 pub const NARROW: f64 = 360.0;
 /// Below this width the label of a bar stands above it.

@@ -37,6 +37,7 @@ pub mod import;
 pub mod jsonl;
 mod losses;
 pub mod model;
+mod names;
 pub mod parquet;
 pub mod png;
 pub mod print;
@@ -45,6 +46,8 @@ mod style;
 pub mod svg;
 pub mod table;
 pub mod text;
+
+pub use self::names::name_runs;
 
 /// A refusal or failure of this crate.
 #[derive(Debug, thiserror::Error)]

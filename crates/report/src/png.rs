@@ -14,12 +14,13 @@ const SCALE: f64 = 2.0;
 /// No picture has more pixels than this a side: no viewer opens larger ones.
 const LONGEST_SIDE: f64 = 30_000.0;
 
-/// The heat maps and charts of these records, one below the other, as the bytes of a PNG file.
+/// The first chart of the page, with its heading; of records that have none all heat maps and charts, one below the other.
+/// As the bytes of a PNG file.
 ///
 /// # Errors
 /// [`Error::TooLarge`] where there are so many of them that no viewer would open the picture.
 pub fn render(records: &[Record]) -> Result<Vec<u8>, Error> {
-    let drawing = picture::of(records);
+    let drawing = picture::first(records).unwrap_or_else(|| picture::of(records));
     let (width, height) = ((drawing.width * SCALE).ceil(), (drawing.height * SCALE).ceil());
     if width > LONGEST_SIDE || height > LONGEST_SIDE {
         return Err(Error::TooLarge { width: width as u64, height: height as u64 });

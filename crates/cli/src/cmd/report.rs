@@ -1,5 +1,6 @@
 //! `pciescope report`: records to tables, pages and pictures.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +12,7 @@ use pciescope_core::{Record, Sink};
 use pciescope_report::columns::Table;
 use pciescope_report::fold::Folder;
 use pciescope_report::print::{markdown, picture, terminal};
-use pciescope_report::{csv, facts, html, jsonl, parquet, png, svg, table};
+use pciescope_report::{csv, facts, html, jsonl, name_runs, parquet, png, svg, table};
 
 use super::files::{self, Destination, Opened};
 use super::output::stdout;
@@ -28,9 +29,9 @@ Examples:
   pciescope report run.jsonl --csv | column -s, -t
   pciescope report *.jsonl -o all.parquet     for DuckDB, polars and pandas
 
-The extension of a FILE after -o decides what it becomes: .html, .svg, .png,
-.md (the answers, for issues and wikis), .txt (tables), .csv, .jsonl (all
-records in one file). For DuckDB, polars and pandas: .parquet has the figures,
+The extension of a FILE after -o decides what it becomes: .html, .png (the
+first chart of that page), .svg (all charts and heat maps), .md (the answers,
+for issues and wikis), .txt (tables), .csv, .jsonl (all records in one file). For DuckDB, polars and pandas: .parquet has the figures,
 .runs.parquet machine and plan of each run, .findings.parquet what doctor found
 (docs/record.md has queries). CSV, Parquet and JSON lines are written while the
 records are read, so they need little memory for files of any size.")]
@@ -201,13 +202,16 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
     let is_table = args.table || (growing.is_empty() && whole.is_empty());
     // What is written while records are read needs none of them, the others all but the intervals of counters, which are folded.
-    let mut folder = Folder::default();
-    let mut take = |path: &Path, record| -> anyhow::Result<()> {
+    let (mut folder, mut files) = (Folder::default(), HashMap::new());
+    let mut take = |path: &Path, record: Record| -> anyhow::Result<()> {
         for file in &mut growing {
             file.sink.begin_file(path);
             file.sink.put(&record).with_context(|| cannot_write(&file.path))?;
         }
         if is_table || !whole.is_empty() {
+            if !files.contains_key(&record.run) {
+                files.insert(record.run.clone(), path.into());
+            }
             folder.add(record);
         }
         Ok(())
@@ -225,7 +229,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             ctx.note(remark);
         }
     }
-    let records = folder.finish();
+    let mut records = folder.finish();
+    name_runs(&mut records, &files);
     growing.into_iter().try_for_each(Growing::finish)?;
     for (path, kind) in &whole {
         write(path, &kind.render(&records, &table::Options { all: args.all })?)?;

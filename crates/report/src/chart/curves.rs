@@ -2,15 +2,19 @@
 
 use pciescope_core::Histogram;
 
-use super::{LABELS_BESIDE, LIMIT, LINE, RULE, colour, is_drawable, legend, middle_cut, number};
+use super::{LABELS_BESIDE, LIMIT, LINE, RULE, colour, is_drawable, legend, middle_cut, number, steps};
 use crate::bins::{RESOLUTIONS, bins, edge_ns};
 use crate::drawing::{Anchor, BLACK, CHARACTER, Drawing, GREY, Shape};
-use crate::text::thousands;
+use crate::text::{duration, thousands};
 
 /// The upper edge of a chart.
 const TOP: f64 = 22.0;
 /// Height of a chart between its upper edge and its axis.
 const HEIGHT: f64 = 190.0;
+/// Room for what lies beyond the axis' end.
+const BEYOND: f64 = 44.0;
+/// The axis is cut only if the slowest sample takes so many times as long as its end.
+const FAR_BEYOND: f64 = 1.2;
 /// The tail is drawn down to one sample in so many decades.
 const MOST_DECADES: i32 = 12;
 
@@ -32,6 +36,10 @@ pub struct Curves {
     pub marks: Vec<(String, f64)>,
     /// Whether the share of the samples that took longer is shown, on a logarithmic axis, in place of the histogram.
     pub is_tail: bool,
+    /// Of each line its median in nanoseconds; empty if none are drawn.
+    pub medians: Vec<f64>,
+    /// Whether the axis ends at p99.9 of the slowest line. What lies beyond stands in bars of their own at the axis' end.
+    pub is_cut: bool,
 }
 
 /// Where the durations of one measurement lie, in nanoseconds.
@@ -47,17 +55,15 @@ pub struct Span {
     pub p99: Option<f64>,
     /// The slowest sample.
     pub max: f64,
-    /// The colour's place.
-    pub series: usize,
     /// The figure behind it.
     pub figure: String,
+    /// More of it, behind the figure, or below it where that is narrow; may be empty.
+    pub more: String,
 }
 
 /// Measurements below each other on one logarithmic axis of durations.
 #[derive(Debug, Clone, Default)]
 pub struct Spans {
-    /// Names of the colours; empty if one colour is enough.
-    pub series: Vec<String>,
     /// The measurements, from the top.
     pub rows: Vec<Span>,
 }
@@ -141,7 +147,29 @@ impl Curves {
             low = if *ns < low && *ns > low / 3.0 { *ns } else { low };
             high = if *ns > high && *ns < high * 3.0 { *ns } else { high };
         }
-        Some((lines, Axis::new(low, high, 58.0, width - 14.0)))
+        let Some(end) = self.end_ns(&lines).filter(|end| *end < high) else {
+            return Some((lines, Axis::new(low, high, 58.0, width - 14.0)));
+        };
+        Some((lines, Axis::new(low, end, 58.0, width - 14.0 - BEYOND)))
+    }
+
+    /// Where the axis ends, if some samples lie far beyond.
+    fn end_ns(&self, lines: &[&Curve]) -> Option<f64> {
+        let last = |line: &&Curve| line.histogram.percentile_ns(99.9).or_else(|| line.histogram.max_ns());
+        let end = lines.iter().filter_map(last).reduce(f64::max).filter(|_| self.is_cut)?;
+        lines.iter().filter_map(|line| line.histogram.max_ns()).any(|max| max > end * FAR_BEYOND).then_some(end)
+    }
+
+    /// What lies beyond the axis' end, in words; `None` where it has all samples.
+    pub fn beyond(&self) -> Option<String> {
+        let (lines, axis) = self.axis(super::WIDE)?;
+        self.end_ns(&lines)?;
+        let words = lines.iter().map(|line| {
+            let share = beyond(line, axis.high) * 100.0;
+            let most = line.histogram.max_ns().map_or_else(String::new, |max| format!(" (up to {})", time(max)));
+            format!("{} % of {}{most}", number(share), line.name)
+        });
+        Some(format!("The axis ends at p99.9. Beyond it lie {}.", words.collect::<Vec<_>>().join(" and ")))
     }
 
     /// Where the chart is in its drawing, for what a script draws over it: lowest and highest duration in ns; left, right,
@@ -163,8 +191,9 @@ impl Curves {
         if self.is_tail {
             tails(&mut d, &axis, &lines, (top, bottom));
         } else {
-            histograms(&mut d, &axis, &lines, (top, bottom), width);
+            histograms(&mut d, &axis, &lines, (top, bottom), width, self.end_ns(&lines).is_some());
         }
+        medians(&mut d, &axis, &lines, &self.medians, (top, bottom));
         d.line([(axis.left, bottom), (axis.right, bottom)], 1.0, RULE, None);
         for (row, (words, ns)) in self.marks.iter().filter(|mark| (axis.low..=axis.high).contains(&mark.1)).enumerate()
         {
@@ -181,7 +210,41 @@ impl Curves {
     }
 }
 
-fn histograms(d: &mut Drawing, axis: &Axis, lines: &[&Curve], (top, bottom): (f64, f64), width: f64) {
+/// The share of the samples that took longer.
+fn beyond(line: &Curve, ns: f64) -> f64 {
+    let slow = line.histogram.buckets().filter(|bucket| bucket.low_ps as f64 / 1e3 >= ns);
+    slow.map(|bucket| bucket.count).sum::<u64>() as f64 / line.histogram.count().max(1) as f64
+}
+
+/// A mark for each median with its name, and the distance of the second from the first.
+fn medians(d: &mut Drawing, axis: &Axis, lines: &[&Curve], medians: &[f64], (top, bottom): (f64, f64)) {
+    let mut row = top + 8.0;
+    for (place, (line, median)) in lines.iter().zip(medians).enumerate() {
+        let x = axis.x(*median);
+        d.line([(x, top), (x, bottom)], 1.6, colour(place), None);
+        let name = middle_cut(&line.name, 24);
+        let words = format!("{name}: median {}", duration(*median));
+        let wide = words.chars().count() as f64 * CHARACTER;
+        // The first stands before its mark where there is room, so that both are in one line.
+        let is_before = place == 0 && medians.get(1).is_none_or(|next| next >= median) && x - wide - 6.0 > axis.left;
+        let (at, anchor) = match is_before {
+            true => (x - 6.0, Anchor::End),
+            false => ((x + 6.0).min(d.width - wide), Anchor::Start),
+        };
+        d.word(at, row, anchor, false, BLACK, words);
+        row += if is_before { 0.0 } else { 16.0 };
+    }
+    if let ([one, other], true) = (medians, lines.len() == 2) {
+        let ends = [axis.x(*one), axis.x(*other)];
+        d.line(ends.map(|x| (x, row)), 1.6, LIMIT, None);
+        let sign = if other < one { "-" } else { "+" };
+        let words = format!("{sign}{} ({:+.1} %)", duration((other - one).abs()), (other / one - 1.0) * 100.0);
+        let wide = words.chars().count() as f64 * CHARACTER;
+        d.word((ends[0].max(ends[1]) + 6.0).min(d.width - wide), row, Anchor::Start, true, BLACK, words);
+    }
+}
+
+fn histograms(d: &mut Drawing, axis: &Axis, lines: &[&Curve], (top, bottom): (f64, f64), width: f64, is_cut: bool) {
     // As fine as the pixels: bins of six of them at least.
     let octaves = (axis.high / axis.low).log2();
     let room = (axis.right - axis.left) / 6.0;
@@ -192,14 +255,26 @@ fn histograms(d: &mut Drawing, axis: &Axis, lines: &[&Curve], (top, bottom): (f6
         .map(|line| {
             let count = line.histogram.count().max(1) as f64;
             let bins = bins(&line.histogram, per_octave).into_iter();
-            bins.map(|(bin, n)| (edge_ns(bin, per_octave), edge_ns(bin + 1, per_octave), n as f64 / count)).collect()
+            let edges = bins.map(|(bin, n)| (edge_ns(bin, per_octave), edge_ns(bin + 1, per_octave), n as f64 / count));
+            edges.filter(|bin| !is_cut || bin.0 < axis.high).collect()
         })
         .collect();
     let most = shares.iter().flatten().map(|bin| bin.2).fold(0.0, f64::max).max(1e-12);
     let y = |share: f64| bottom - share / most * (bottom - top);
-    for share in [most, most / 2.0] {
-        d.line([(axis.left - 3.0, y(share)), (axis.left, y(share))], 1.0, GREY, None);
-        d.word(axis.left - 6.0, y(share), Anchor::End, false, GREY, format!("{} %", number(share * 100.0)));
+    for percent in steps(most * 100.0, 3).into_iter().filter(|percent| *percent > 0.0 && *percent <= most * 100.0) {
+        let y = y(percent / 100.0);
+        d.line([(axis.left - 3.0, y), (axis.left, y)], 1.0, GREY, None);
+        d.word(axis.left - 6.0, y, Anchor::End, false, GREY, format!("{} %", number(percent)));
+    }
+    if is_cut {
+        let w = ((BEYOND - 12.0) / lines.len() as f64).min(12.0);
+        d.word(d.width, bottom + 13.0, Anchor::End, false, GREY, "beyond".to_owned());
+        for (place, line) in lines.iter().enumerate() {
+            let (share, x) = (beyond(line, axis.high), axis.right + 14.0 + place as f64 * w);
+            let h = if share > 0.0 { (share / most * (bottom - top)).clamp(1.5, bottom - top) } else { 0.0 };
+            let title = Some(format!("{}: {} % beyond", line.name, number(share * 100.0)));
+            d.shapes.push(Shape::Rect { x, y: bottom - h, w: w - 2.0, h, fill: colour(place), title });
+        }
     }
     if let ([one], [line]) = (shares.as_slice(), lines) {
         for (low, high, share) in one {
@@ -240,7 +315,7 @@ fn tails(d: &mut Drawing, axis: &Axis, lines: &[&Curve], (top, bottom): (f64, f6
     let y = |share: f64| (top - share.log10() / f64::from(decades) * (bottom - top)).min(bottom);
     for decade in (0..=decades).step_by(if decades > 6 { 2 } else { 1 }) {
         let share = 10f64.powi(-decade);
-        let words = if decade > 4 { format!("1e-{} %", decade - 2) } else { format!("{} %", number(share * 100.0)) };
+        let words = if decade > 6 { format!("1e-{} %", decade - 2) } else { format!("{} %", number(share * 100.0)) };
         d.line([(axis.left, y(share)), (axis.right, y(share))], 1.0, RULE, None);
         d.word(axis.left - 6.0, y(share), Anchor::End, false, GREY, words);
     }
@@ -268,9 +343,14 @@ impl Spans {
         let widest = |of: &dyn Fn(&Span) -> usize| rows.iter().map(|row| of(row)).max().unwrap_or(0) as f64 * CHARACTER;
         let labels = widest(&|row| row.label.chars().count());
         let left = if is_beside { labels.min(width * 0.42) + 12.0 } else { 4.0 };
-        let right = width - widest(&|row| row.figure.chars().count()).min(width * 0.3) - 12.0;
+        let figure = |row: &Span| match is_beside && !row.more.is_empty() {
+            true => format!("{}, {}", row.figure, row.more),
+            false => row.figure.clone(),
+        };
+        let right = width - widest(&|row| figure(row).chars().count()).min(width * 0.4) - 12.0;
         let axis = Axis::new(low, high, left, right);
-        let height = if is_beside { LINE + 4.0 } else { 2.0 * LINE };
+        let lines = if rows.iter().any(|row| !row.more.is_empty()) { 3.0 } else { 2.0 };
+        let height = if is_beside { LINE + 4.0 } else { lines * LINE };
         let (top, bottom) = (6.0, 6.0 + rows.len() as f64 * height + 4.0);
         let mut d = Drawing { width, height: 0.0, shapes: Vec::new() };
         axis.draw(&mut d, top, bottom);
@@ -281,10 +361,11 @@ impl Spans {
                 d.word(left - 8.0, y, Anchor::End, false, BLACK, label);
             } else {
                 let label = middle_cut(&row.label, (width / CHARACTER) as usize);
-                d.word(left, y - LINE / 2.0 + 2.0, Anchor::Start, false, BLACK, label);
-                y += LINE / 2.0;
+                d.word(left, y - (lines - 1.0) * LINE / 2.0 + 2.0, Anchor::Start, false, BLACK, label);
+                d.word(left, y + 2.0, Anchor::Start, false, GREY, row.more.clone());
+                y += (lines - 1.0) * LINE / 2.0;
             }
-            let fill = colour(row.series);
+            let fill = colour(0);
             let words = format!("{}: {}", row.label, row.figure);
             let [min, median, max] = [row.min, row.median, row.max].map(|ns| axis.x(ns));
             d.line([(min, y), (max, y)], 1.5, fill, Some(words.clone()));
@@ -294,10 +375,9 @@ impl Spans {
                 d.shapes.push(Shape::Rect { x: min, y: y - 4.0, w, h: 8.0, fill, title: Some(words.clone()) });
             }
             d.line([(median, y - 7.0), (median, y + 7.0)], 2.5, LIMIT, Some(words));
-            d.word(right + 8.0, y, Anchor::Start, false, BLACK, row.figure.clone());
+            d.word(right + 8.0, y, Anchor::Start, false, BLACK, figure(row));
         }
-        let names: Vec<&str> = self.series.iter().map(String::as_str).collect();
-        d.height = legend(&mut d, if is_beside { left } else { 4.0 }, bottom + 34.0, &names, None);
+        d.height = bottom + 26.0;
         Some(d)
     }
 }

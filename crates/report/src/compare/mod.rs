@@ -32,8 +32,8 @@ pub use self::json::lines;
 pub(crate) use self::judge::judge;
 pub use self::key::CellKey;
 pub use self::limit::{BadLimit, Limit, STATISTICS};
-pub(crate) use self::render::value;
 pub use self::render::{Names, brief, render};
+pub(crate) use self::render::{headline, value};
 pub use self::rulings::{OneSided, Ruling};
 
 /// The share of comparisons that may raise an alarm though nothing changed, if the margin were 0.

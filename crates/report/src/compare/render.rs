@@ -110,6 +110,12 @@ fn joined(lines: &[String]) -> String {
 }
 
 /// The worst group with its two main changes.
+/// The verdict in one line, without colours; `None` where nothing could be compared.
+pub(crate) fn headline(judgement: &Judgement) -> Option<String> {
+    let worst = by_weight(judgement.overall()).into_iter().next()?;
+    Some(format!("{}: {}", worst.verdict.word().to_uppercase(), in_short(worst)))
+}
+
 fn worst_line(worst: &Cell) -> Vec<String> {
     let word = worst.verdict.word().to_uppercase();
     let tone = match (worst.is_worse, worst.verdict.is_alarm()) {
@@ -117,6 +123,13 @@ fn worst_line(worst: &Cell) -> Vec<String> {
         (false, true) => Tone::Doubt,
         (false, false) => Tone::Good,
     };
+    let mut lines = wrap(&in_short(worst), BRIEF, &format!("  {word}: "), "    ");
+    lines[0] = lines[0].replacen(&word, &paint(tone, &word), 1);
+    lines
+}
+
+/// A cell with its first two figures.
+fn in_short(worst: &Cell) -> String {
     let short = match worst.verdict {
         Verdict::Incomparable => "measured in ways that cannot be compared (--anyway)".to_owned(),
         _ => {
@@ -126,10 +139,7 @@ fn worst_line(worst: &Cell) -> Vec<String> {
                 .join(", ")
         }
     };
-    let text = format!("{}: {short}", worst.key.title());
-    let mut lines = wrap(&text, BRIEF, &format!("  {word}: "), "    ");
-    lines[0] = lines[0].replacen(&word, &paint(tone, &word), 1);
-    lines
+    format!("{}: {short}", worst.key.title())
 }
 
 /// A row of a table: a statistic of a cell, and in the first row of a cell its shape.

@@ -2,7 +2,7 @@
 
 use pciescope_core::once;
 
-use crate::chart::{BOX, Chart, Curves, LIMIT, NARROW, RULE, SERIES, WIDE};
+use crate::chart::{BOX, Chart, Curves, FULL, LIMIT, NARROW, RULE, SERIES, WIDE};
 use crate::drawing::{BLACK, Drawing, GREY};
 use crate::figures::Figure;
 use crate::model::{self, Kind, Section};
@@ -28,7 +28,7 @@ pub fn figures(page: &mut String, figures: &[Figure]) {
     for figure in figures {
         *page += &format!("<figure class=\"drawn\">\n<h3>{}</h3>\n", super::safe(&figure.heading));
         if let Some(chart) = &figure.chart {
-            both(page, chart, &figure.heading, WIDE);
+            widths(page, chart, &figure.heading, &[(WIDE, "wide"), (NARROW, "narrow")]);
         }
         super::write_table(page, &figure.table);
         if !figure.note.is_empty() {
@@ -41,7 +41,7 @@ pub fn figures(page: &mut String, figures: &[Figure]) {
 /// A chart alone, with what one must know to read it. Its heading is that of a part of the page.
 pub fn write(page: &mut String, heading: &str, chart: &Chart, note: &str) {
     *page += &format!("<figure class=\"drawn\">\n<h2>{}</h2>\n", super::safe(heading));
-    both(page, chart, heading, WIDE);
+    widths(page, chart, heading, &[(FULL, "full"), (WIDE, "middle"), (NARROW, "narrow")]);
     if !note.is_empty() {
         *page += &format!("<figcaption>{}</figcaption>\n", super::safe(note));
     }
@@ -51,7 +51,7 @@ pub fn write(page: &mut String, heading: &str, chart: &Chart, note: &str) {
 /// A chart that has another one beside it.
 pub fn write_half(page: &mut String, heading: &str, chart: &Chart) {
     *page += &format!("<figure class=\"drawn\">\n<h3>{}</h3>\n", super::safe(heading));
-    both(page, chart, heading, HALF);
+    widths(page, chart, heading, &[(HALF, "wide"), (NARROW, "narrow")]);
     page.push_str("</figure>\n");
 }
 
@@ -69,9 +69,9 @@ pub fn write_below_cell(page: &mut String, heading: &str, curves: Curves) {
 const HALF: f64 = 560.0;
 
 /// The style sheet shows the one that fits.
-fn both(page: &mut String, chart: &Chart, name: &str, wide: f64) {
-    for (width, class) in [(wide, "wide"), (NARROW, "narrow")] {
-        if let Some(drawing) = chart.drawing(width) {
+fn widths(page: &mut String, chart: &Chart, name: &str, widths: &[(f64, &str)]) {
+    for (width, class) in widths {
+        if let Some(drawing) = chart.drawing(*width) {
             draw(page, &drawing, name, class);
         }
     }

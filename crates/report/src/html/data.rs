@@ -56,7 +56,7 @@ pub fn write(page: &mut String, number: usize, section: &Section, maps: &[Map]) 
         for (is_tail, what) in [(false, "Histogram"), (true, "Tail")] {
             let marks = references(section).map(|(words, ns)| (words.to_owned(), ns)).collect();
             let lines = first::overlaid(lines.clone());
-            charts::write_below_cell(page, what, Curves { lines, marks, is_tail });
+            charts::write_below_cell(page, what, Curves { lines, marks, is_tail, ..Curves::default() });
         }
         page.push_str("</div>\n</div>\n");
     }

@@ -327,7 +327,7 @@ fn counted(page: &mut String, device: &Device, devices: &[Device]) {
         ("Ran(%)", 6, Right, &|(_, _, _, metric)| {
             metric.running.map_or("-".to_owned(), |share| format!("{:.1}", share * 100.0))
         }),
-        ("Run", 4, Left, &|(_, record, ..)| record.label.as_ref().unwrap_or(&record.run).to_string()),
+        ("Run", 4, Left, &|(_, record, ..)| record.label.clone().unwrap_or_else(|| "-".to_owned())),
     ]);
     if columns.rows().is_empty() {
         return;
@@ -355,7 +355,7 @@ fn rows(page: &mut String, device: &Device, sections: &[Section]) {
         ("Compared(MB)", 6, Right, &|row| millions(row.metric("verified"), 1)),
         ("Wrong(bytes)", 5, Right, &|row| row.metric("wrong").map_or("-".to_owned(), figure)),
         ("Lost", 4, Right, &lost),
-        ("Run", 4, Left, &|row| row.record.label.as_ref().unwrap_or(&row.record.run).to_string()),
+        ("Run", 4, Left, &|row| row.record.label.clone().unwrap_or_else(|| "-".to_owned())),
     ]);
     page.push_str("<h3>Read out</h3>\n");
     write_stacked(page, &columns.without_empty());

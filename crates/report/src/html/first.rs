@@ -1,10 +1,12 @@
 //! The first screen: the answer in tiles, and the one chart that matters for what was measured.
 
+use pciescope_core::outcome::INJECTED;
 use pciescope_core::{Histogram, Record, convert, once};
 
 use super::data::references;
 use super::{charts, safe};
 use crate::chart::{Chart, Curve, Curves, Span, Spans};
+use crate::compare;
 use crate::facts::latency::{headline, main_histogram, main_samples, tiles};
 use crate::facts::{self, Conclusions, Fact};
 use crate::figures;
@@ -15,6 +17,13 @@ use crate::text::{device_name, duration, target_key};
 
 /// Upper limit of the measurements in the chart.
 const MOST_ROWS: usize = 16;
+
+/// Heading, chart and note of the first screen, for a picture; `None` where it has no chart.
+pub(crate) fn chart(records: &[Record]) -> Option<(String, Chart, String)> {
+    let sections = model::sections(records);
+    let first = first(&sections, &model::hosts(records))?;
+    Some((first.heading, first.chart?, first.note))
+}
 
 /// What the tiles and the chart are of.
 struct FirstScreen {
@@ -72,9 +81,10 @@ fn is_latency(section: &Section) -> bool {
     matches!(model::kind(section.test()), Kind::Mmio | Kind::Path | Kind::Irq)
 }
 
-/// The run in a word: its label, or its id where it has none.
+/// The run in a word: its label, or when it was where it has none.
 fn run(section: &Section) -> String {
-    section.first().label.as_ref().unwrap_or(&section.first().run).to_string()
+    let first = section.first();
+    first.label.clone().unwrap_or_else(|| first.time.clone())
 }
 
 /// What was measured, independent of the run.
@@ -117,8 +127,10 @@ fn latency(sections: &[&Section], hosts: &[Host]) -> FirstScreen {
     let best = sections.iter().map(|section| rank(section)).min().unwrap_or(0);
     let lead = sections.iter().find(|section| rank(section) == best).unwrap_or(&sections[0]);
     let same: Vec<&&Section> = sections.iter().filter(|section| setup(section, hosts) == setup(lead, hosts)).collect();
-    let last = same.last().copied().unwrap_or(lead);
-    let before = (same.len() > 1).then(|| (run(lead), *lead));
+    // Two runs of the same are before and after. Of more the first stands for all.
+    let is_pair = same.len() == 2;
+    let last = same.last().copied().filter(|_| is_pair).unwrap_or(lead);
+    let before = is_pair.then(|| (run(lead), *lead));
     let about = if same.len() > 1 { format!("{}, {}", run(last), measure(last)) } else { measure(last) };
     let mut tiles = tiles(last, before.as_ref().map(|(run, section)| (run.as_str(), *section)), &about);
     let what = if sections.len() > 1 { "of all measurements" } else { "samples, interrupts" };
@@ -133,8 +145,15 @@ fn latency_chart(sections: &[&Section], hosts: &[Host], lead: &Section, same: &[
     }
     if same.len() > 1 {
         let lines = overlaid(same.iter().map(|section| (run(section), main_samples(section))).collect());
-        let heading = format!("{}: the runs over each other", measure(lead));
-        return (heading, Chart::Curves(Curves { lines, ..Curves::default() }), String::new());
+        let mut curves = Curves { lines, is_cut: true, ..Curves::default() };
+        let mut heading = format!("{}: the runs over each other", measure(lead));
+        if let [a, b] = same {
+            let judgement = compare::judge(&a.records, &b.records, &compare::Criteria::default());
+            heading = compare::headline(&judgement).unwrap_or(heading);
+            curves.medians = [a, b].iter().filter_map(|one| Some(headline(one)?.median_ns)).collect();
+        }
+        let note = curves.beyond().unwrap_or_default();
+        return (heading, Chart::Curves(curves), note);
     }
     if model::kind(lead.test()) == Kind::Path {
         return hops(lead);
@@ -142,7 +161,7 @@ fn latency_chart(sections: &[&Section], hosts: &[Host], lead: &Section, same: &[
     let marks = references(lead).map(|(words, ns)| (words.to_owned(), ns)).collect();
     let lines = vec![Curve { name: String::new(), histogram: main_samples(lead) }];
     let heading = format!("{}: all CPUs together", measure(lead));
-    (heading, Chart::Curves(Curves { lines, marks, is_tail: false }), String::new())
+    (heading, Chart::Curves(Curves { lines, marks, ..Curves::default() }), String::new())
 }
 
 /// Histograms with their names; of more than eight the first and the last ones, for more no one tells apart.
@@ -155,16 +174,15 @@ pub(super) fn overlaid(mut all: Vec<(String, Histogram)>) -> Vec<Curve> {
     all.into_iter().map(|(name, histogram)| Curve { name, histogram }).collect()
 }
 
-fn span(label: String, h: &Histogram, median: f64, series: usize) -> Option<Span> {
+fn span(label: String, h: &Histogram, median: f64, more: String) -> Option<Span> {
     let (min, max) = (h.min_ns()?, h.max_ns()?);
-    Some(Span { label, min, median, p99: h.percentile_ns(99.0), max, series, figure: duration(median) })
+    Some(Span { label, min, median, p99: h.percentile_ns(99.0), max, figure: duration(median), more })
 }
 
 const READ_SPANS: &str = "The mark is the median, which stands at the end; the bar reaches from the fastest sample to p99, \
                           the line to the slowest.";
 
 fn spans(sections: &[&Section], hosts: &[Host]) -> (String, Chart, String) {
-    let runs = once(sections.iter().map(|section| run(section)));
     let mut setups: Vec<Comparable> = Vec::new();
     for setup in sections.iter().map(|section| setup(section, hosts)) {
         if !setups.contains(&setup) {
@@ -172,32 +190,49 @@ fn spans(sections: &[&Section], hosts: &[Host]) -> (String, Chart, String) {
         }
     }
     let place = |section: &Section| setups.iter().position(|known| *known == setup(section, hosts));
-    // Where one thing was measured in several setups, the run tells them apart.
-    let label = |section: &Section| match setups.iter().filter(|setup| setup.measure == measure(section)).count() {
-        1 => measure(section),
-        _ => format!("{} ({})", measure(section), run(section)),
+    let count = |of: &dyn Fn(&Section) -> String, section: &Section| {
+        sections.iter().filter(|other| of(other) == of(section)).count()
+    };
+    // What was measured once is named by that. The run tells the others apart, and is enough where all have names of
+    // their own.
+    let are_named = sections.iter().all(|section| section.first().label.is_some() && count(&run, section) == 1);
+    let label = |section: &Section| match count(&measure, section) {
+        1 if !are_named => measure(section),
+        _ if are_named => run(section),
+        _ => format!("{}, {}", measure(section), run(section)),
     };
     // The runs of a measurement are one below the other.
-    let mut ordered: Vec<&&Section> = sections.iter().collect();
+    let mut ordered: Vec<&Section> = sections.to_vec();
     ordered.sort_by_key(|section| place(section));
-    let is_compared = ordered.windows(2).any(|pair| place(pair[0]) == place(pair[1]));
     let rows: Vec<Span> = ordered
         .iter()
         .filter_map(|section| {
-            let place = runs.iter().position(|name| *name == run(section)).unwrap_or(0);
-            span(
-                label(section),
-                &main_samples(section),
-                headline(section)?.median_ns,
-                if is_compared { place } else { 0 },
-            )
+            let plain = ordered.iter().find(|other| place(other) == place(section) && injected(other) == Some(0.0));
+            let more = added(section, plain.copied()).unwrap_or_default();
+            span(label(section), &main_samples(section), headline(section)?.median_ns, more)
         })
         .collect();
     let left = rows.len().saturating_sub(MOST_ROWS);
     let more = if left > 0 { format!(" {left} more stand below.") } else { String::new() };
-    let series = if is_compared { runs } else { Vec::new() };
-    let chart = Spans { series, rows: rows.into_iter().take(MOST_ROWS).collect() };
-    ("Latency of each measurement".to_owned(), Chart::Spans(chart), format!("{READ_SPANS}{more}"))
+    let chart = Spans { rows: rows.into_iter().take(MOST_ROWS).collect() };
+    let of = match once(sections.iter().map(|section| measure(section))).as_slice() {
+        [one] => one.clone(),
+        _ => "each measurement".to_owned(),
+    };
+    (format!("Latency of {of}"), Chart::Spans(chart), format!("{READ_SPANS}{more}"))
+}
+
+/// What the lab's device added to each access at least, in nanoseconds, where the records know it.
+fn injected(section: &Section) -> Option<f64> {
+    section.range(INJECTED).map(|range| range.0)
+}
+
+/// What was added to a measurement, and how much of it is seen beside the same one to which nothing was.
+fn added(section: &Section, plain: Option<&Section>) -> Option<String> {
+    let injected = injected(section).filter(|ns| *ns > 0.0)?;
+    let seen = plain.and_then(|plain| Some(headline(section)?.median_ns - headline(plain)?.median_ns));
+    let seen = seen.map_or_else(String::new, |seen| format!(", seen {}", duration(seen)));
+    Some(format!("injected {}{seen}", duration(injected)))
 }
 
 /// The hops of a path below each other: they are never mixed.
@@ -205,9 +240,9 @@ fn hops(section: &Section) -> (String, Chart, String) {
     let target = |record: &Record| record.target.as_ref().map(|t| (t.hop, t.hop_bdf, target_key(t, false)));
     let rows = section.merged_by(main_histogram(section), target).into_iter().filter_map(|((_, bdf, key), h)| {
         let label = bdf.map_or(key.clone(), |bdf| format!("{key} {bdf}"));
-        span(label, &h, h.median_ns()?, 0)
+        span(label, &h, h.median_ns()?, String::new())
     });
-    let chart = Spans { series: Vec::new(), rows: rows.take(MOST_ROWS).collect() };
+    let chart = Spans { rows: rows.take(MOST_ROWS).collect() };
     let heading = format!("Configuration reads on the way to {}, hop by hop", device_name(section.first()));
     (heading, Chart::Spans(chart), READ_SPANS.to_owned())
 }

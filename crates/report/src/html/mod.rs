@@ -7,7 +7,7 @@
 mod charts;
 mod data;
 mod devices;
-mod first;
+pub(crate) mod first;
 mod machine;
 mod overview;
 mod runs;

@@ -10,7 +10,10 @@
     }
   };
   const isShown = (part) => !part.hasAttribute("hidden");
-  const redraw = () => redraws.forEach(([part, one]) => isShown(part) && one());
+  // What is wider than its box can be moved by the keyboard.
+  const reach = () => document.querySelectorAll(".scroll").forEach((box) => { box.tabIndex = box.scrollWidth > box.clientWidth ? 0 : -1; });
+  const redraw = () => { redraws.forEach(([part, one]) => isShown(part) && one()); reach(); };
+  document.addEventListener("toggle", reach, true);
 
   // With several devices the parts of the page become tabs that the address's # chooses; otherwise they form one column.
   const parts = [...document.querySelectorAll(".page")];

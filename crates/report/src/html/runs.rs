@@ -48,7 +48,7 @@ fn columns<'r>(records: &'r [Record], hosts: &[Host]) -> Vec<RunColumn<'r>> {
         let run = if label.is_some() { "" } else { &*record.run };
         let place = *places.entry((host, label, run)).or_insert_with(|| {
             columns.push(RunColumn {
-                title: label.map_or_else(|| format!("run {}", record.run), str::to_owned),
+                title: label.map_or_else(|| record.time.clone(), str::to_owned),
                 host: host.map_or_else(|| "machine not described".to_owned(), |host| hosts[host].name.clone()),
                 records: Vec::new(),
                 runs: BTreeSet::new(),
@@ -154,7 +154,8 @@ fn overlay(
     let title = key.with(&key.figure.replace('_', " "), true).title();
     page.push_str("<div class=\"pair\">\n");
     for is_tail in [false, true] {
-        let chart = Chart::Curves(Curves { lines: lines.clone(), is_tail, ..Curves::default() });
+        let curves = Curves { lines: lines.clone(), is_tail, is_cut: !is_tail, ..Curves::default() };
+        let chart = Chart::Curves(curves);
         let what = if is_tail { "tail" } else { "histogram" };
         charts::write_half(page, &format!("{title}: {what}"), &chart);
     }

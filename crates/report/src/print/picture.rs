@@ -2,10 +2,13 @@
 
 use pciescope_core::Record;
 
+use crate::chart::FULL;
 use crate::drawing::{Anchor, BLACK, CHARACTER, Drawing, GREY, Shape};
 use crate::heat::{self, HeatMap, colour, ink, share};
+use crate::html::first;
+use crate::table::layout::wrap;
 use crate::text::duration;
-use crate::{figures, model};
+use crate::{figures, model, table};
 
 const MARGIN: f64 = 16.0;
 const NO_VALUE: [u8; 3] = [225, 225, 228];
@@ -33,6 +36,30 @@ pub fn of(records: &[Record]) -> Drawing {
         drawing.add(chart, MARGIN, top + 28.0, MARGIN);
     }
     drawing
+}
+
+/// The first chart of the page with its heading, what tells its figures from those of hardware, and how to read it.
+pub fn first(records: &[Record]) -> Option<Drawing> {
+    let (heading, chart, note) = first::chart(records)?;
+    let chart = chart.drawing(FULL)?;
+    let mut drawing = Drawing { width: FULL + 2.0 * MARGIN, height: MARGIN, shapes: Vec::new() };
+    let mut say = |text: &str, is_large: bool, fill| {
+        let character = if is_large { 9.0 } else { CHARACTER };
+        for line in wrap(text, (FULL / character) as usize, "", "") {
+            drawing.word(MARGIN, drawing.height + 8.0, Anchor::Start, is_large, fill, line);
+            drawing.height += if is_large { 22.0 } else { 18.0 };
+        }
+    };
+    say(&heading, true, BLACK);
+    if records.iter().any(model::is_synthetic) {
+        say(table::SYNTHETIC, false, BLACK);
+    } else if records.iter().any(model::is_emulated) {
+        say(table::EMULATED, false, BLACK);
+    }
+    say(&note, false, GREY);
+    let top = drawing.height + 8.0;
+    drawing.add(chart, MARGIN, top, MARGIN);
+    Some(drawing)
 }
 
 /// Whether there is nothing to draw of these records: a picture would only say so.

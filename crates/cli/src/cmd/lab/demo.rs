@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use pciescope_core::{Histogram, Record, Sink};
+use pciescope_core::outcome::INJECTED;
+use pciescope_core::{Histogram, Metric, Record, Sink};
 use pciescope_lab::Served;
 use pciescope_lab::device::LatencyEndpoint;
 use pciescope_lab::device::config::Link;
@@ -204,6 +205,9 @@ fn measure(vm: &Vm, step: &Measurement) -> anyhow::Result<(Vec<Record>, Option<S
     };
     for record in &mut records {
         record.label = Some(step.label.to_owned());
+        if record.histograms.contains_key(step.histogram) && record.test == step.test {
+            record.metrics.insert(INJECTED.to_owned(), Metric::ns(step.injected_ns));
+        }
     }
     Ok((records, trouble))
 }
