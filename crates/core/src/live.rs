@@ -153,6 +153,16 @@ impl Source {
         errors_of(|name| counts.get(name), None)
     }
 
+    /// What the counters of errors have counted since the beginning, the largest first, without those that are 0. Several
+    /// counters see the same error.
+    pub fn error_counts(&self, span: u64) -> Vec<(&'static str, Figure)> {
+        let counts = self.point(span).map(|point| Arc::clone(&point.counts)).unwrap_or_default();
+        let mut seen: Vec<(&str, Figure)> = counts.iter().map(|(name, figure)| (*name, *figure)).collect();
+        seen.retain(|(_, figure)| figure.value > 0.0);
+        seen.sort_by(|one, other| other.1.value.total_cmp(&one.1.value));
+        seen
+    }
+
     /// Errors of the link up to the last interval in which this source was read.
     pub fn latest_errors(&self) -> Option<f64> {
         Some(self.errors(self.points.back()?.span)?.value)

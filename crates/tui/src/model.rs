@@ -47,6 +47,8 @@ pub struct Model {
     pub machine: Option<String>,
     /// Whether figures are of an emulator or a guest.
     pub is_emulated: bool,
+    /// Whether the fake backend makes everything up.
+    pub is_synthetic: bool,
     /// Why nothing counts: what is missing, and what to do.
     pub no_counters: Option<Failure>,
     /// How many records were left out: those of other verbs, and those above the limits.
@@ -62,6 +64,7 @@ impl Default for Model {
             probes: Vec::new(),
             machine: None,
             is_emulated: false,
+            is_synthetic: false,
             no_counters: None,
             passed_over: 0,
             inventory: None,
@@ -84,12 +87,14 @@ impl Model {
     /// Takes a record.
     pub fn take(&mut self, record: &Record) {
         if let Some(environment) = &record.environment {
-            let parts = [environment.product.as_deref(), Some(environment.kernel.as_str())];
-            let parts: Vec<&str> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+            let host = environment.host.as_ref().map(|host| host.name.as_str());
+            let parts = [host, environment.product.as_deref(), Some(environment.kernel.as_str())];
+            let parts: Vec<&str> = parts.into_iter().flatten().filter(|part| !part.is_empty()).take(2).collect();
             if !parts.is_empty() {
                 self.machine = Some(parts.join(", "));
             }
             self.is_emulated |= environment.hypervisor.is_some();
+            self.is_synthetic |= environment.is_synthetic();
         }
         if record.instance.is_some() && record.interval.is_some() {
             self.count(record);

@@ -59,7 +59,9 @@ pub fn rows(state: &State, span: u64) -> Vec<Row> {
         let id = if is_second { RowId::Source(*place) } else { id };
         let row = Row { id, source: Some(*place), depth: 0, has_next: false };
         if is_second && source.is_accounting() {
-            if !tells(source, span) {
+            // What the devices below have in rows of their own needs no third row.
+            let is_below = |one: &Bdf| functions.get(one).zip(bdf).is_some_and(|(one, bdf)| one.path.contains(&bdf));
+            if !tells(source, span) || (state.shows_devices && accounts.keys().any(is_below)) {
                 continue;
             }
             if let Some(first) = groups.iter_mut().find(|group| group.address.1 == bdf) {

@@ -191,7 +191,9 @@ impl Curves {
         if self.is_tail {
             tails(&mut d, &axis, &lines, (top, bottom));
         } else {
-            histograms(&mut d, &axis, &lines, (top, bottom), width, self.end_ns(&lines).is_some());
+            // The names of the medians stand above the lines.
+            let head = if self.medians.is_empty() { 0.0 } else { 50.0 };
+            histograms(&mut d, &axis, &lines, (top + head, bottom), width, self.end_ns(&lines).is_some());
         }
         medians(&mut d, &axis, &lines, &self.medians, (top, bottom));
         d.line([(axis.left, bottom), (axis.right, bottom)], 1.0, RULE, None);
@@ -342,7 +344,7 @@ impl Spans {
         let is_beside = width >= LABELS_BESIDE;
         let widest = |of: &dyn Fn(&Span) -> usize| rows.iter().map(|row| of(row)).max().unwrap_or(0) as f64 * CHARACTER;
         let labels = widest(&|row| row.label.chars().count());
-        let left = if is_beside { labels.min(width * 0.42) + 12.0 } else { 4.0 };
+        let left = if is_beside { labels.min(width * 0.38) + 12.0 } else { 4.0 };
         let figure = |row: &Span| match is_beside && !row.more.is_empty() {
             true => format!("{}, {}", row.figure, row.more),
             false => row.figure.clone(),
@@ -416,6 +418,31 @@ mod tests {
             assert_eq!(paths.count(), 2, "one line for each run");
         }
         assert!(Curves::default().drawing(760.0).is_none());
+    }
+
+    #[test]
+    fn what_lies_far_beyond_p99_9_has_a_bar_of_its_own() {
+        let line = |name: &str, slow: u64| Curve {
+            name: name.to_owned(),
+            histogram: Histogram::of_ns((0..10_000).map(|n| if n < 3 { slow } else { 500 + n % 40 })).unwrap(),
+        };
+        let of = |slow: u64, is_cut| {
+            let curves = Curves { lines: vec![line("a", 500), line("b", slow)], is_cut, ..Curves::default() };
+            let bars = curves.drawing(760.0).unwrap().shapes.iter().filter_map(beyond_of).collect::<Vec<_>>();
+            (curves.beyond(), bars)
+        };
+        let (words, bars) = of(90_000, true);
+        assert_eq!(bars, ["a: 0 % beyond", "b: 0.03 % beyond"]);
+        assert!(words.is_some_and(|words| words.contains("0.03 % of b (up to 9")));
+        // Nothing is cut off where the slowest sample is near, or where nobody asked.
+        assert_eq!((of(550, true), of(90_000, false)), ((None, Vec::new()), (None, Vec::new())));
+    }
+
+    fn beyond_of(shape: &Shape) -> Option<String> {
+        match shape {
+            Shape::Rect { title: Some(title), .. } if title.ends_with("beyond") => Some(title.clone()),
+            _ => None,
+        }
     }
 
     fn bin_of(shape: &Shape) -> Option<String> {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use pciescope_core::{Finding, Record, Severity};
+use pciescope_core::{Finding, Record, Severity, once};
 
 use super::conclusions::{Conclusions, Place, are, quoted};
 use super::{Fact, Facts, WIDTH};
@@ -36,8 +36,10 @@ pub(super) fn facts(section: &Section) -> Facts {
 fn tiles(section: &Section) -> Vec<Fact> {
     let findings = || section.records.iter().flat_map(|record| &record.findings).filter(|one| !one.silenced);
     let of = |name, severity, tone| {
-        let count = findings().filter(|finding| finding.severity == severity).count();
-        Fact { tone: if count == 0 { Tone::Good } else { tone }, ..Fact::plain(name, count.to_string(), "") }
+        let own = || findings().filter(|finding| finding.severity == severity);
+        let count = own().count();
+        let which = once(own().map(|finding| clean(&finding.check))).join(", ");
+        Fact { tone: if count == 0 { Tone::Good } else { tone }, ..Fact::plain(name, count.to_string(), which) }
     };
     let checks = section.sum("checks").map_or("-".to_owned(), figure);
     let functions = section.records.iter().filter(|record| record.device.is_some()).count();

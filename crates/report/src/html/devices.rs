@@ -418,7 +418,7 @@ pub fn write_findings(page: &mut String, findings: &[(&str, &Finding)]) {
             "<li class=\"{class}\"><strong>{word}</strong> <code>{}</code> <code>{}</code>: {}",
             safe(&finding.check),
             safe(about),
-            safe(&finding.text)
+            super::sentence(&finding.text)
         );
         let evidence: Vec<String> = finding.evidence.iter().map(|e| format!("{} = {}", e.source, e.value)).collect();
         for (name, text) in [

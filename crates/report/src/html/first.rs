@@ -160,7 +160,8 @@ fn latency_chart(sections: &[&Section], hosts: &[Host], lead: &Section, same: &[
     }
     let marks = references(lead).map(|(words, ns)| (words.to_owned(), ns)).collect();
     let lines = vec![Curve { name: String::new(), histogram: main_samples(lead) }];
-    let heading = format!("{}: all CPUs together", measure(lead));
+    let label = lead.first().label.as_ref().map_or_else(String::new, |label| format!(" ({label})"));
+    let heading = format!("{}{label}: all CPUs together", measure(lead));
     (heading, Chart::Curves(Curves { lines, marks, ..Curves::default() }), String::new())
 }
 
@@ -193,13 +194,15 @@ fn spans(sections: &[&Section], hosts: &[Host]) -> (String, Chart, String) {
     let count = |of: &dyn Fn(&Section) -> String, section: &Section| {
         sections.iter().filter(|other| of(other) == of(section)).count()
     };
-    // What was measured once is named by that. The run tells the others apart, and is enough where all have names of
-    // their own.
-    let are_named = sections.iter().all(|section| section.first().label.is_some() && count(&run, section) == 1);
-    let label = |section: &Section| match count(&measure, section) {
-        1 if !are_named => measure(section),
-        _ if are_named => run(section),
-        _ => format!("{}, {}", measure(section), run(section)),
+    let test = |section: &Section| format!("{}, {}", run(section), section.test());
+    let are_apart = sections.iter().all(|section| count(&measure, section) == 1);
+    let are_named = sections.iter().all(|section| section.first().label.is_some());
+    // In as few words as tell the rows apart: what was measured, else the run, else both.
+    let label = |section: &Section| match () {
+        () if are_apart => measure(section),
+        () if are_named && count(&run, section) == 1 => run(section),
+        () if are_named && count(&test, section) == 1 => test(section),
+        () => format!("{}, {}", run(section), measure(section)),
     };
     // The runs of a measurement are one below the other.
     let mut ordered: Vec<&Section> = sections.to_vec();

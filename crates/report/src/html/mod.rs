@@ -166,6 +166,20 @@ fn safe(text: &str) -> String {
     escape(&clean(text))
 }
 
+/// The same of a sentence, in which backticks enclose what is typed or read.
+fn sentence(text: &str) -> String {
+    let text = safe(text);
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len() % 2 == 0 {
+        return text;
+    }
+    let part = |(place, part): (usize, &&str)| match place % 2 {
+        0 => (*part).to_owned(),
+        _ => format!("<code>{part}</code>"),
+    };
+    parts.iter().enumerate().map(part).collect()
+}
+
 fn title(records: &[Record], sections: &[Section]) -> String {
     let is_other = |r: &&Record| r.device.is_some() && model::kind(&r.test) != Kind::Readout;
     let devices = once(records.iter().filter(is_other).map(device_name));
@@ -182,6 +196,9 @@ fn title(records: &[Record], sections: &[Section]) -> String {
         Kind::Counters => Some("Hardware counters"),
         Kind::Verify | Kind::Other => Some("Measurements"),
     };
+    if !sections.is_empty() && sections.iter().all(|section| section.test() == "doctor") {
+        return "Findings of doctor".to_owned();
+    }
     let words: BTreeSet<&str> = sections.iter().filter_map(word).collect();
     let what = if words.len() == 1 { words.first().copied() } else { None };
     let others = named(what.unwrap_or("Measurements"), &devices);
@@ -406,7 +423,13 @@ fn table_of(page: &mut String, columns: &Columns, is_stacked: bool) {
 }
 
 fn foot(page: &mut String, records: &[Record]) {
-    let mut runs: Vec<&str> = records.iter().map(|r| &*r.run).filter(|r| !r.is_empty()).collect();
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    for record in records.iter().filter(|record| !record.run.is_empty()) {
+        if names.last().is_none_or(|last| last.0 != record.run) {
+            names.push((&record.run, record.label.as_deref().unwrap_or(&record.time)));
+        }
+    }
+    let mut runs: Vec<&str> = names.into_iter().map(|(_, name)| name).collect();
     runs.dedup();
     *page += &format!(
         "<footer>Runs: {}. Percentiles are shown only where the samples support them; nothing is trimmed or subtracted. \

@@ -2,7 +2,7 @@
 
 use pciescope_core::Record;
 
-use super::{safe, short_title};
+use super::{safe, sentence, short_title};
 use crate::facts::{self, Conclusions};
 use crate::model::{self, Notice, Section};
 use crate::style::without_colours;
@@ -30,12 +30,12 @@ pub fn notices(page: &mut String, records: &[Record]) {
         *page += &format!(
             "<li class=\"{class}\"><strong>{word}</strong> <code>{}</code>{times}: {}",
             safe(&first.code),
-            safe(&first.text)
+            sentence(&first.text)
         );
         let mut hints: Vec<&str> = kind.iter().filter_map(|notice| notice.hint.as_deref()).collect();
         hints.dedup();
         if let Some(hint) = hints.first() {
-            *page += &format!("<br><span class=\"hint\">What to do: {}</span>", safe(hint));
+            *page += &format!("<br><span class=\"hint\">What to do: {}</span>", sentence(hint));
         }
         if kind.len() > 1 {
             *page += &format!("\n<details><summary>{} more of its kind</summary>\n<ul>\n", kind.len() - 1);
@@ -43,7 +43,7 @@ pub fn notices(page: &mut String, records: &[Record]) {
                 let times = if notice.count > 1 { format!(" ({} records)", notice.count) } else { String::new() };
                 let hint = notice.hint.as_deref().filter(|hint| Some(hint) != hints.first());
                 let hint = hint.map(|hint| format!(" What to do: {hint}")).unwrap_or_default();
-                *page += &format!("<li>{}{times}{}</li>\n", safe(&notice.text), safe(&hint));
+                *page += &format!("<li>{}{times}{}</li>\n", sentence(&notice.text), sentence(&hint));
             }
             if kind.len() > MOST_NOTICES + 1 {
                 *page += &format!("<li>And {} more; the records have all.</li>\n", kind.len() - 1 - MOST_NOTICES);
@@ -72,7 +72,7 @@ pub fn write(page: &mut String, conclusions: &Conclusions, sections: &[Section])
                     facts::Place::Section(number) => (format!("s{number}"), short_title(&sections[number], sections)),
                     facts::Place::Notices => ("notices".to_owned(), "warnings".to_owned()),
                 };
-                *page += &format!("<li>{} <a href=\"#{anchor}\">{}</a></li>\n", safe(&statement.text), safe(&words));
+                *page += &format!("<li>{} <a href=\"#{anchor}\">{}</a></li>\n", sentence(&statement.text), safe(&words));
             }
             page.push_str("</ul>\n");
         }
@@ -86,7 +86,7 @@ pub fn write(page: &mut String, conclusions: &Conclusions, sections: &[Section])
     page.push_str("<h3>The figures in words</h3>\n<ul class=\"short\">\n");
     for (number, facts) in facts::of_sections(sections) {
         let lines: Vec<String> = facts.lines.iter().map(|line| without_colours(line)).collect();
-        *page += &format!("<li><a href=\"#s{number}\">{}</a> {}</li>\n", safe(&facts.title), safe(&lines.join(". ")));
+        *page += &format!("<li><a href=\"#s{number}\">{}</a> {}</li>\n", safe(&facts.title), sentence(&lines.join(". ")));
     }
     page.push_str("</ul>\n");
     page.push_str("</section>\n");

@@ -32,14 +32,15 @@ struct Node {
     has_parent: bool,
 }
 
-/// A card with a picture for each machine; nothing where no two functions are known to hang together.
+/// A card with a picture for each machine; nothing where no two functions are known to hang together, and where no traffic
+/// was counted: the list of devices says the rest.
 pub fn write(page: &mut String, devices: &[Device], hosts: &[Host]) {
     let machines: BTreeSet<Option<usize>> = devices.iter().map(|device| device.host).collect();
     let mut drawn = Vec::new();
     for machine in machines {
         let own: Vec<&Device> = devices.iter().filter(|device| device.host == machine).collect();
         let nodes = nodes(&own);
-        if nodes.values().any(|node| node.has_parent) {
+        if nodes.values().any(|node| node.has_parent) && nodes.values().any(|node| node.traffic.is_some()) {
             let name = machine.filter(|_| hosts.len() > 1).map(|machine| hosts[machine].name.clone());
             drawn.push((name, drawing(&nodes, WIDE), drawing(&nodes, NARROW)));
         }

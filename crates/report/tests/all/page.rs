@@ -145,15 +145,14 @@ fn a_picture_shows_every_cell() {
 }
 
 #[test]
-fn the_png_is_one_and_has_the_colours_of_the_scale() {
+fn the_png_is_the_first_chart_of_the_page() {
     let bytes = png::render(&sample::whole(&SMALL)).unwrap();
     let mut reader = ::png::Decoder::new(std::io::Cursor::new(bytes)).read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
     let info = reader.next_frame(&mut pixels).unwrap();
-    assert!(info.width > 600 && info.height > 1000, "{} by {}", info.width, info.height);
-    for end in [heat::PALETTE[0], heat::PALETTE[8]] {
-        assert!(pixels.chunks(3).any(|pixel| pixel == end), "{end:?} is nowhere");
-    }
+    assert!(info.width > 2000 && info.height > 300, "{} by {}", info.width, info.height);
+    // The colour of the first series.
+    assert!(pixels.chunks(3).any(|pixel| pixel == [31, 95, 191]));
     assert!(pixels.chunks(3).filter(|p| p.iter().all(|c| *c < 60)).count() > 500, "no text was drawn");
 }
 
@@ -423,7 +422,7 @@ fn the_first_screen_has_the_answer_in_tiles_and_one_chart() {
     let first = between(&page, "id=\"first\"", "</section>");
     assert!(page.find("id=\"first\"").unwrap() < page.find("id=\"summary\"").unwrap());
     assert_eq!(first.matches("<figure").count(), 1, "one chart");
-    assert_eq!(first.matches("<svg class=\"wide\"").count(), 1);
+    assert_eq!(first.matches("<svg class=\"full\"").count(), 1);
     assert_eq!(first.matches("<svg class=\"narrow\"").count(), 1, "and the same for telephones");
     // What nobody measured has no tile of its own, and what is emulated no verdict on its speed.
     let emulated = html::render(&sample::whole(&SMALL));
@@ -438,10 +437,15 @@ fn two_runs_of_one_measurement_lie_over_each_other() {
     records.extend(steady("after", "0000:1a:00.0", 900));
     let page = html::render(&records);
     let first = between(&page, "id=\"first\"", "</section>");
-    let wide = between(first, "<svg class=\"wide\"", "</svg>");
+    let wide = between(first, "<svg class=\"full\"", "</svg>");
     assert_eq!(wide.matches("<polyline").count(), 2, "{wide}");
     assert!(wide.contains("before</text>") && wide.contains("after</text>"));
     assert!(first.contains("before 601 ns (+49.9 %)") || first.contains("before 601 ns (+50.0 %)"), "{first:.900}");
+    // The verdict is the title, both medians have a mark, and their distance is written.
+    assert!(between(first, "<h2>", "</h2>").starts_with("SLOWER: 0000:1a:00.0 mmio-read"), "{first:.900}");
+    for words in ["before: median 60", "after: median 90", "+300 ns (+"] {
+        assert!(wide.contains(words), "{words}: {wide}");
+    }
     let runs = between(&page, "id=\"runs\"", "</section>");
     assert_eq!(runs.matches("<div class=\"pair\">").count(), 2, "histogram and tail, for each BAR");
     check_tags(&page);

@@ -21,6 +21,9 @@ use crate::theme::Theme;
 /// The smallest screen that is drawn: columns and lines.
 const LEAST: (u16, u16) = (30, 6);
 
+/// Charts of the chosen row need so many lines.
+const LEAST_CHART: u16 = 10;
+
 /// A part of the screen to write to. Places count from its upper left corner; text outside is dropped.
 pub(crate) struct Pen<'b> {
     buffer: &'b mut Buffer,
@@ -106,11 +109,11 @@ pub fn draw(frame: &mut Frame, state: &State) {
     }
     let head = head(&mut pen, state);
     let lines = area.height - head - 1;
-    view(&mut pen.part(head, lines), state);
+    view(&mut pen.part(head, lines), state, true);
     foot(&mut pen.part(area.height - 1, 1), state);
 }
 
-fn view(pen: &mut Pen<'_>, state: &State) {
+fn view(pen: &mut Pen<'_>, state: &State, has_chart: bool) {
     if state.is_help {
         return help::draw(pen, state);
     }
@@ -118,7 +121,7 @@ fn view(pen: &mut Pen<'_>, state: &State) {
         return zoom::draw(pen, state, id);
     }
     match state.view {
-        View::Overview => overview(pen, state),
+        View::Overview => overview(pen, state, has_chart),
         View::Links => ports::draw(pen, state, true),
         View::Dram => dram::draw(pen, state),
         View::Counters => counters::draw(pen, state),
@@ -126,11 +129,16 @@ fn view(pen: &mut Pen<'_>, state: &State) {
     }
 }
 
-/// The tree, and below it as much of the channels as there is room for.
-fn overview(pen: &mut Pen<'_>, state: &State) {
+/// The tree, and below it as much of the channels as there is room for. The chosen row's charts fill what is free between.
+fn overview(pen: &mut Pen<'_>, state: &State, has_chart: bool) {
     let tree = tree_lines(state, pen.height());
     let lines = pen.height() - tree;
     ports::draw(&mut pen.part(0, tree), state, false);
+    let (rows, chosen) = state.rows();
+    let used = u16::try_from(rows.len()).unwrap_or(u16::MAX).saturating_add(2).min(tree);
+    if let Some(row) = rows.get(chosen).filter(|_| has_chart && tree - used >= LEAST_CHART) {
+        zoom::charts(&mut pen.part(used, tree - used), state, row.id);
+    }
     dram::summary(&mut pen.part(tree, lines), state);
 }
 
@@ -166,7 +174,7 @@ pub fn page(state: &State, columns: u16, most: u16) -> String {
     let mut text = on_paper(state.theme, columns, lines(rows), |pen| {
         let head = head(pen, state);
         let rest = pen.height() - head;
-        view(&mut pen.part(head, rest), state);
+        view(&mut pen.part(head, rest), state, false);
     });
     let others = counters::lines(state);
     if !others.is_empty() {
@@ -215,13 +223,15 @@ fn head(pen: &mut Pen<'_>, state: &State) -> u16 {
     if let Some(machine) = &state.model.machine {
         x = pen.put(x, 0, room.saturating_sub(x), &clean(machine), Style::new()) + 1;
     }
-    if state.model.live.sources.iter().any(|source| source.is_emulated) {
+    if state.model.is_synthetic {
+        x = pen.put(x, 0, room.saturating_sub(x), "SYNTHETIC", theme.doubtful()) + 1;
+    } else if state.model.live.sources.iter().any(|source| source.is_emulated) {
         x = pen.put(x, 0, room.saturating_sub(x), "EMULATED", theme.doubtful()) + 1;
     } else if state.model.is_emulated {
         x = pen.put(x, 0, room.saturating_sub(x), "(guest)", theme.doubtful()) + 1;
     }
     if state.model.live.sources.iter().any(Source::is_accounting) {
-        pen.put(x, 0, room.saturating_sub(x), "> kernel accounting, lower bound", theme.doubtful());
+        pen.put(x, 0, room.saturating_sub(x), "(> kernel accounting, a lower bound)", theme.doubtful());
     }
     let mut y = 1;
     if state.shown().is_some() {
@@ -336,7 +346,7 @@ fn foot(pen: &mut Pen<'_>, state: &State) {
         pen.put(0, 0, columns, &clean(notice), theme.doubtful());
         return;
     }
-    let warnings = state.model.live.warnings.len();
+    let warnings = state.model.live.warnings.len() + warnings::faults(state).len();
     let mut parts = vec!["q quit".to_owned(), "? help".to_owned(), "Tab view".to_owned()];
     parts.push(if state.is_paused() { "p go on  , . step".to_owned() } else { "p pause".to_owned() });
     if state.zoom.is_some() {

@@ -196,8 +196,8 @@ fn draw_row(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, row: &Row, colu
         (RowId::Source(_), None) => "?".to_owned(),
     };
     let name = format!("{}{name}", branch(pen, row));
-    let Some(source) = source.filter(|source| !has_nothing(source, span)) else {
-        // A function without figures of its own, or without traffic: its line describes it.
+    let Some(source) = source else {
+        // A function without figures of its own: its line describes it.
         let end = pen.put(1, y, pen.width(), &name, Style::new());
         let from = (columns.name.max(if has_counters { 0 } else { 19 }) + 2).max(end + 1);
         about(pen, from, y, state, function);
@@ -223,15 +223,6 @@ fn draw_row(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, row: &Row, colu
     }
 }
 
-/// Whether the kernel's account of a function has neither bytes nor errors.
-fn has_nothing(source: &Source, span: u64) -> bool {
-    let is_none = |value: Option<f64>| value.is_none_or(|value| value == 0.0);
-    source.is_function()
-        && source.failure(span).is_none()
-        && ["rx_bytes_per_s", "tx_bytes_per_s"].iter().all(|name| is_none(source.value(name, span)))
-        && is_none(source.errors(span).map(|errors| errors.value))
-}
-
 /// The lines that lead to a function from its parent.
 fn branch(pen: &Pen<'_>, row: &Row) -> String {
     // A deep tree must leave room for the address.
@@ -249,10 +240,9 @@ fn branch(pen: &Pen<'_>, row: &Row) -> String {
 fn about(pen: &mut Pen<'_>, x: u16, y: u16, state: &State, function: Option<&Function>) {
     let Some(function) = function else { return };
     let (link, is_bad) = link_text(state, function, 14);
-    let mut x = x;
-    if link != "-" {
-        x = pen.put(x, y, pen.width(), &link, if is_bad { pen.theme.bad() } else { Style::new() }) + 1;
-    }
+    let end = pen.put(x, y, pen.width(), &link, if is_bad { pen.theme.bad() } else { Style::new() });
+    // Nothing stands in the column of links but a link.
+    let mut x = end.max(x + 6) + 1;
     let driver = function.driver.as_deref().map(clean).unwrap_or_else(|| "no driver".to_owned());
     let style = if function.driver.is_none() { pen.theme.quiet() } else { Style::new() };
     x = pen.put(x, y, pen.width(), &fit(&driver, 20), style) + 1;

@@ -12,16 +12,31 @@ use crate::text::{clean, fit, percent, short, wrap};
 use crate::theme::Theme;
 use crate::tree;
 
-/// Draws what the row is about.
-pub fn draw(pen: &mut Pen<'_>, state: &State, id: RowId) {
-    let span = state.shown().unwrap_or(0);
+/// What counts for a row.
+fn source_of(state: &State, id: RowId) -> Option<&Source> {
     let source = state.model.live.sources.iter().enumerate().find(|(place, source)| match id {
         RowId::Source(one) => one == *place,
         RowId::Function(bdf) => {
             (source.is_port() || source.is_function()) && source.port.as_ref().and_then(|port| port.bdf) == Some(bdf)
         }
     });
-    let source = source.map(|(_, source)| source);
+    source.map(|(_, source)| source)
+}
+
+/// Draws the charts of a row and its name, over all lines of the pen.
+pub fn charts(pen: &mut Pen<'_>, state: &State, id: RowId) {
+    let (Some(source), span) = (source_of(state, id), state.shown().unwrap_or(0)) else { return };
+    title(pen, state, id, Some(source));
+    let rows = ((pen.height() - 2) / 2).saturating_sub(1).min(12);
+    for (place, named) in [("Rx", "rx"), ("Tx", "tx")].into_iter().enumerate() {
+        chart(&mut pen.part(2 + place as u16 * (rows + 1), rows + 1), state, span, source, named, rows);
+    }
+}
+
+/// Draws what the row is about.
+pub fn draw(pen: &mut Pen<'_>, state: &State, id: RowId) {
+    let span = state.shown().unwrap_or(0);
+    let source = source_of(state, id);
     let y = title(pen, state, id, source);
     let Some(source) = source else {
         let height = pen.height().saturating_sub(y);
@@ -132,6 +147,15 @@ fn details(pen: &mut Pen<'_>, state: &State, span: u64, id: RowId, source: Optio
         let states = if states.is_empty() { "not counted (--metric states)".to_owned() } else { states.join("  ") };
         lines.push((format!("States  {states}"), Style::new()));
         lines.push(errors(source, span, theme));
+        let seen: Vec<String> = source
+            .error_counts(span)
+            .into_iter()
+            .map(|(name, figure)| format!("{name} {}", cell(Some(figure))))
+            .collect();
+        if !seen.is_empty() {
+            let text = format!("        seen by {}", seen.join(", "));
+            lines.extend(wrap(&text, columns).into_iter().map(|line| (line, Style::new())));
+        }
     }
     if let RowId::Function(bdf) = id {
         let below = state.model.functions().values().filter(|one| one.path.contains(&bdf));
@@ -151,7 +175,9 @@ fn details(pen: &mut Pen<'_>, state: &State, span: u64, id: RowId, source: Optio
             }
         }
         let shown = ["rx_bytes_per_s", "tx_bytes_per_s", "rx_link_share", "tx_link_share", "link_bytes_per_s"];
-        for (name, unit, figure) in source.figures(span) {
+        let mut figures = source.figures(span);
+        figures.sort_by_key(|(.., figure)| figure.value == 0.0);
+        for (name, unit, figure) in figures {
             if shown.contains(&name) || is_state(name) {
                 continue;
             }
