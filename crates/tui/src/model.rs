@@ -88,7 +88,9 @@ impl Model {
     pub fn take(&mut self, record: &Record) {
         if let Some(environment) = &record.environment {
             let host = environment.host.as_ref().map(|host| host.name.as_str());
-            let parts = [host, environment.product.as_deref(), Some(environment.kernel.as_str())];
+            // What is made up has no product.
+            let product = environment.product.as_deref().filter(|_| !environment.is_synthetic());
+            let parts = [host, product, Some(environment.kernel.as_str())];
             let parts: Vec<&str> = parts.into_iter().flatten().filter(|part| !part.is_empty()).take(2).collect();
             if !parts.is_empty() {
                 self.machine = Some(parts.join(", "));

@@ -314,6 +314,11 @@ fn a_machine_without_counters_shows_its_functions_and_why() {
 fn a_probe_is_measured_and_one_that_cannot_be_says_why() {
     let ended = pciescope(&["top", "-b", "-n", "1", "--backend", "fake"]).expect_code(0);
     assert!(ended.stdout.contains("p50 ") && ended.stdout.contains("by fake"), "{}", ended.stdout);
+    // A device has one row, though hardware and kernel count it, and what is made up says so.
+    assert!(ended.stdout.lines().all(|line| !line.starts_with(" kernel")), "{}", ended.stdout);
+    for (once, count) in [("SYNTHETIC", 1), ("0000:02:00.0", 1), ("0000:00:02.0", 1)] {
+        assert_eq!(ended.stdout.matches(once).count(), count, "{once}: {}", ended.stdout);
+    }
 }
 
 /// The kernel's clock stands in for a counter where counting is allowed; where it is not, the page says why.

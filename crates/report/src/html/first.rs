@@ -160,8 +160,7 @@ fn latency_chart(sections: &[&Section], hosts: &[Host], lead: &Section, same: &[
     }
     let marks = references(lead).map(|(words, ns)| (words.to_owned(), ns)).collect();
     let lines = vec![Curve { name: String::new(), histogram: main_samples(lead) }];
-    let label = lead.first().label.as_ref().map_or_else(String::new, |label| format!(" ({label})"));
-    let heading = format!("{}{label}: all CPUs together", measure(lead));
+    let heading = format!("{}: all CPUs together", measure(lead));
     (heading, Chart::Curves(Curves { lines, marks, ..Curves::default() }), String::new())
 }
 

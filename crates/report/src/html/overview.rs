@@ -72,7 +72,8 @@ pub fn write(page: &mut String, conclusions: &Conclusions, sections: &[Section])
                     facts::Place::Section(number) => (format!("s{number}"), short_title(&sections[number], sections)),
                     facts::Place::Notices => ("notices".to_owned(), "warnings".to_owned()),
                 };
-                *page += &format!("<li>{} <a href=\"#{anchor}\">{}</a></li>\n", sentence(&statement.text), safe(&words));
+                *page +=
+                    &format!("<li>{} <a href=\"#{anchor}\">{}</a></li>\n", sentence(&statement.text), safe(&words));
             }
             page.push_str("</ul>\n");
         }
@@ -86,7 +87,8 @@ pub fn write(page: &mut String, conclusions: &Conclusions, sections: &[Section])
     page.push_str("<h3>The figures in words</h3>\n<ul class=\"short\">\n");
     for (number, facts) in facts::of_sections(sections) {
         let lines: Vec<String> = facts.lines.iter().map(|line| without_colours(line)).collect();
-        *page += &format!("<li><a href=\"#s{number}\">{}</a> {}</li>\n", safe(&facts.title), sentence(&lines.join(". ")));
+        *page +=
+            &format!("<li><a href=\"#s{number}\">{}</a> {}</li>\n", safe(&facts.title), sentence(&lines.join(". ")));
     }
     page.push_str("</ul>\n");
     page.push_str("</section>\n");

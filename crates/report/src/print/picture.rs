@@ -1,13 +1,13 @@
 //! A picture of records: heat maps and charts, one below the other, on white.
 
-use pciescope_core::Record;
+use pciescope_core::{Record, once};
 
 use crate::chart::FULL;
 use crate::drawing::{Anchor, BLACK, CHARACTER, Drawing, GREY, Shape};
 use crate::heat::{self, HeatMap, colour, ink, share};
 use crate::html::first;
 use crate::table::layout::wrap;
-use crate::text::duration;
+use crate::text::{clean, duration};
 use crate::{figures, model, table};
 
 const MARGIN: f64 = 16.0;
@@ -50,7 +50,10 @@ pub fn first(records: &[Record]) -> Option<Drawing> {
             drawing.height += if is_large { 22.0 } else { 18.0 };
         }
     };
-    say(&heading, true, BLACK);
+    // Alone, a run is named by its label too.
+    let labels = once(records.iter().filter_map(|record| record.label.as_deref()));
+    let label = if let [label] = labels.as_slice() { format!(" ({})", clean(label)) } else { String::new() };
+    say(&format!("{heading}{label}"), true, BLACK);
     if records.iter().any(model::is_synthetic) {
         say(table::SYNTHETIC, false, BLACK);
     } else if records.iter().any(model::is_emulated) {

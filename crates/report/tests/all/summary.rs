@@ -449,11 +449,13 @@ fn page_and_terminal_use_the_same_words_and_the_links_lead_somewhere() {
     let page = html::render(&records);
     let conclusions = facts::conclude(&records, &model::sections(&records));
     let text = facts::text(&records, 100_000);
+    // On the page backticks are a style.
+    let words = page.replace("<code>", "`").replace("</code>", "`");
     for (_, _, statements) in conclusions.lists() {
         assert!(!statements.is_empty());
         for statement in statements {
             assert!(text.contains(&format!("  - {}\n", statement.text)), "{}", statement.text);
-            assert!(page.contains(&pciescope_report::text::escape(&statement.text)), "{}", statement.text);
+            assert!(words.contains(&pciescope_report::text::escape(&statement.text)), "{}", statement.text);
         }
     }
     for target in page.split("href=\"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {

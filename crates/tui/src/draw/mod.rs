@@ -231,7 +231,10 @@ fn head(pen: &mut Pen<'_>, state: &State) -> u16 {
         x = pen.put(x, 0, room.saturating_sub(x), "(guest)", theme.doubtful()) + 1;
     }
     if state.model.live.sources.iter().any(Source::is_accounting) {
-        pen.put(x, 0, room.saturating_sub(x), "(> kernel accounting, a lower bound)", theme.doubtful());
+        let room = room.saturating_sub(x);
+        let mut words = ["(> kernel accounting, lower bound)", "(> lower bound)"].into_iter();
+        let text = words.find(|words| width(words) <= room).unwrap_or("(>)");
+        pen.put(x, 0, room, text, theme.doubtful());
     }
     let mut y = 1;
     if state.shown().is_some() {

@@ -92,6 +92,8 @@ fn the_other_views() {
     check("links-80x24", &screen(&state, 80, 24));
     press(&mut state, "\t");
     check("dram-80x24", &screen(&state, 80, 24));
+    press(&mut state, "5");
+    check("warnings-80x24", &screen(&state, 80, 24));
     press(&mut state, "?");
     check("help-80x24", &screen(&state, 80, 24));
     check("help-120x40", &screen(&state, 120, 40));
