@@ -33,6 +33,9 @@ pub struct Comparison {
     pub counter_s: f64,
     /// The share of its time in which the counter ran, above 0 to 1; 1 is exact.
     pub running: f64,
+    /// By how much both figures may be off because of the digits they are printed with, in percent of the workload's
+    /// figure; `None` where three decimals do not show it.
+    pub rounding_percent: Option<f64>,
     /// The error that a share below 1 explains, in percent of the workload's figure.
     pub bound_percent: Option<f64>,
     /// The error up to which the counter counts as right, in percent of the workload's figure.
@@ -91,6 +94,7 @@ impl Comparison {
         put("counter_ns", known(self.counter_s), "ns");
         put("error", self.error_percent(), "%");
         put("running", Some(self.running * 100.0), "%");
+        put("rounding", self.rounding_percent, "%");
         put("error_bound", self.bound_percent, "%");
         put("tolerance", self.tolerance_percent, "%");
         let name = format!("{}: {}", self.workload, self.counter);
@@ -117,6 +121,7 @@ impl Comparison {
             workload_s: metric("workload_ns").unwrap_or(0.0) / 1e9,
             counter_s: metric("counter_ns").unwrap_or(0.0) / 1e9,
             running: metric("running")? / 100.0,
+            rounding_percent: metric("rounding"),
             bound_percent: metric("error_bound"),
             tolerance_percent: metric("tolerance"),
         })
@@ -140,6 +145,7 @@ mod tests {
             workload_s: 2.0,
             counter_s: 2.5,
             running: 0.5,
+            rounding_percent: Some(0.125),
             bound_percent: Some(0.75),
             tolerance_percent: Some(0.25),
         }

@@ -81,6 +81,8 @@ warnings! {
     MALFORMED_LINES: "malformed-lines", "import: lines of the log were skipped; the text names the first five",
         "see whether the log was cut, mixed with other output, or is of another --format";
     NO_ELAPSED: "no-elapsed", "import of perf-stat: bw_mem's rate is not compared, because the text has no elapsed time";
+    NOT_COMPARED: "not-compared", "import of perf-stat: a workload or a counter was left out of the comparison; the text says why",
+        "see docs/record.md for what can be compared";
     INCONSISTENT_ROW: "inconsistent-row",
         "import of sis8300-threads: duration or speed does not follow from start, end and repeats",
         "see whether the parameters above the row are those of its run";

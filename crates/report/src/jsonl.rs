@@ -5,17 +5,16 @@ mod blocks;
 use std::collections::HashSet;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use flate2::read::MultiGzDecoder;
 use pciescope_core::record::SCHEMA;
 use pciescope_core::{Environment, Record, Sink};
 
 use self::blocks::ParsedLine;
-use crate::Error;
 use crate::fold::Folder;
+use crate::{Error, source};
 
 /// A sink that writes one record a line and flushes it, so that a killed run keeps what it had.
 ///
@@ -78,28 +77,15 @@ pub struct Contents {
 pub const SAMPLE: &str = "sample";
 static SAMPLE_GZ: &[u8] = include_bytes!("sample.jsonl.gz");
 
-/// Opens a record file, also a packed one (gzip), or [`SAMPLE`]; `-` is the standard input.
+/// Opens a record file, also a packed one or one of UTF-16 ([`source`]), or [`SAMPLE`]; `-` is the standard input.
 ///
 /// # Errors
 /// [`Error::Read`].
 pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, Error> {
-    let failed = |source| Error::Read { path: path.to_owned(), source };
-    let input: Box<dyn Read + Send> = match path {
-        path if path == Path::new("-") => Box::new(io::stdin()),
-        path if path == Path::new(SAMPLE) && !path.exists() => Box::new(SAMPLE_GZ),
-        path => Box::new(File::open(path).map_err(failed)?),
-    };
-    let mut input = BufReader::with_capacity(BLOCK, input);
-    match input.fill_buf().map_err(failed)?.starts_with(GZIP) {
-        true => Ok(Box::new(BufReader::with_capacity(BLOCK, MultiGzDecoder::new(input)))),
-        false => Ok(Box::new(input)),
-    }
+    let is_sample = path == Path::new(SAMPLE) && !path.exists();
+    let opened = if is_sample { source::unpack(SAMPLE_GZ) } else { source::open(path) };
+    opened.map(|opened| opened.input).map_err(|source| Error::Read { path: path.to_owned(), source })
 }
-
-/// What a packed file begins with.
-const GZIP: &[u8] = b"\x1f\x8b";
-/// So many bytes of a file are read at a time.
-const BLOCK: usize = 256 << 10;
 
 /// Reads a record file; `-` is standard input, `sample` the recording that is built in.
 ///

@@ -42,6 +42,7 @@ pub mod parquet;
 pub mod png;
 pub mod print;
 mod readout;
+mod source;
 mod style;
 pub mod svg;
 pub mod table;
@@ -132,11 +133,25 @@ pub enum Error {
         /// The first line of numbers that was not one.
         first: Option<String>,
     },
+    /// The numbers of a text cannot be a log of latencies.
+    #[error("{}:{line}: {why}", path.display())]
+    NotALog {
+        /// The file.
+        path: PathBuf,
+        /// The line that shows it, from 1.
+        line: u64,
+        /// What it shows.
+        why: String,
+        /// Whether the text names another program.
+        is_certain: bool,
+    },
     /// A file that should say what a workload moved does not, or no counted event sees that traffic.
-    #[error("{}: {}", path.display(), if *found == 0 { "holds neither a report of fio nor a line of bw_mem with its command" } else { "no counted event sees this workload's traffic" })]
+    #[error("{}: {}", path.display(), if left.is_empty() { "holds neither a report of fio nor a line of bw_mem with its command".to_owned() } else { left.join("; ") })]
     NoWorkload {
         /// The file.
         path: PathBuf,
+        /// Why what is there cannot be compared.
+        left: Vec<String>,
         /// How many workloads it reports on.
         found: usize,
     },
@@ -172,6 +187,16 @@ pub enum Error {
         /// Its beginning.
         text: String,
     },
+    /// Each line of perf's text has something before it.
+    #[error("{}:{line}: {text:?} stands before what perf printed", path.display())]
+    Prefix {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What stands there.
+        text: String,
+    },
     /// A text has two readings of one counter, or two tables, and does not say which is meant.
     #[error("{}:{line}: {what}: it is not clear which reading is meant", path.display())]
     Twice {
@@ -202,13 +227,19 @@ impl Error {
             }
             Error::OtherSchema { .. } => Some("read it with a pciescope as new as the one that wrote it"),
             Error::NoRecord { .. } => Some("the run that should have written it ended before its first record"),
-            Error::UnknownFormat { .. } => {
-                Some("say what it is with --format interrupt, iomem, perf-stat or sis8300-threads")
+            Error::UnknownFormat { .. } => Some(
+                "import reads logs of pcilat, and what `perf stat` and sis8300drv_threads print: `pciescope import --help`",
+            ),
+            Error::NoSample { .. } => Some("`pciescope import --help` says what the lines of each format are"),
+            Error::NotALog { is_certain: true, .. } => {
+                Some("import reads no histograms of other programs; `pciescope import --help` says what it reads")
             }
-            Error::NoSample { .. } => Some("choose another --format, or let the log's beginning decide"),
-            Error::NoWorkload { found: 0, .. } => {
-                Some("keep the command line of bw_mem above its figures: they do not say which test they are of")
+            Error::NotALog { .. } => Some("if it is a log of pcilat, say so with --format interrupt or --format iomem"),
+            Error::NoWorkload { found: 0, left, .. } if left.is_empty() => {
+                Some("import reads fio's report (text, JSON, terse), and bw_mem's command line with its figures")
             }
+            Error::NoWorkload { found: 0, .. } => None,
+            Error::Prefix { .. } => Some("remove it from each line, for example with `cut` or `sed`"),
             Error::NoWorkload { .. } => Some(
                 "count rx_pcie_tlp_data_payload for reads and tx_... for writes; hif_rd, and hif_wr with hif_rmw, for DRAM",
             ),
@@ -220,7 +251,9 @@ impl Error {
             }
             Error::TooManyEvents { .. } => Some("see whether it is what `perf stat` printed; else split it"),
             Error::Locale { .. } => Some("LC_ALL=C: run `LC_ALL=C perf stat ...` and import what that prints"),
-            Error::Twice { .. } => Some("import each table of perf stat by itself, with the workload that it counted"),
+            Error::Twice { .. } => Some(
+                "import each run of perf stat by itself, with the workload that it counted; of two rows of one run keep the one that is meant (perf adds up channels unless --no-merge is given)",
+            ),
             Error::TooLarge { .. } => Some("draw fewer runs at a time, or write SVG"),
             Error::Read { .. } | Error::Write { .. } | Error::Unfinished { .. } | Error::TooLong { .. } => None,
         }

@@ -24,10 +24,10 @@ pub(super) fn facts(section: &Section) -> Facts {
     let errors = rows.iter().filter_map(|row| Some((row.error_percent()?, row)));
     if let Some((error, row)) = errors.max_by(|a, b| a.0.abs().total_cmp(&b.0.abs())) {
         let allowed = row.allowed_percent().map(|allowed| format!(", {allowed:.3} % allowed")).unwrap_or_default();
-        let how = if row.is_scaled() {
-            format!(", scaled from {:.1} % of the time", row.running * 100.0)
-        } else {
-            ", exact".to_owned()
+        let how = match row.rounding_percent {
+            _ if row.is_scaled() => format!(", scaled from {:.1} % of the time", row.running * 100.0),
+            Some(rounding) => format!(", of figures that are rounded to {rounding:.3} %"),
+            None => ", exact".to_owned(),
         };
         facts.lines.push(format!("largest error {error:+.3} %{allowed}{how}"));
     }

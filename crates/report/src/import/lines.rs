@@ -12,8 +12,6 @@ use super::tally::{MAX_NS, Tally};
 const BLOCK: usize = 1 << 20;
 /// A part is not made smaller than this: a thread costs more than it saves.
 const LEAST_PART: u64 = 4 << 20;
-/// The mark that some editors put at the beginning of a text.
-pub const BOM: &[u8] = b"\xef\xbb\xbf";
 /// How many malformed lines are named.
 pub const NAMED: usize = 5;
 
@@ -40,19 +38,20 @@ pub struct Part<const V: usize> {
     pub malformed: u64,
     /// The first of those: line number within the part, and what is wrong.
     pub named: Vec<(u64, String)>,
+    /// The last line, if it has no line end.
+    pub unfinished: Option<LogLine<V>>,
 }
 
-/// Reads a regular file on several threads. `F` numbers make a line; `meaning` says which is which.
+/// Reads a regular file on several threads, from `start` on. `F` numbers make a line; `meaning` says which is which.
 pub fn read_file<const F: usize, const V: usize>(
     path: &Path,
+    start: u64,
     meaning: fn([u64; F]) -> LogLine<V>,
 ) -> io::Result<Vec<Part<V>>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64).min(length / LEAST_PART + 1).min(64);
-    let mut beginning = Vec::new();
-    (&mut file).take(BOM.len() as u64).read_to_end(&mut beginning)?;
-    let mut cuts = vec![if beginning == BOM { BOM.len() as u64 } else { 0 }];
+    let mut cuts = vec![start];
     for part in 1..threads {
         let cut = line_start(&mut file, length / threads * part, length)?;
         if cut > *cuts.last().unwrap_or(&0) {
@@ -114,10 +113,16 @@ pub fn read<const F: usize, const V: usize>(
         let mut end = kept + n;
         if n == 0 {
             if kept > 0 && !is_in_long_line {
-                // The last line may lack its newline.
+                // The last line lacks its newline.
                 block.truncate(kept);
                 block.push(b'\n');
-                part.take(&block, meaning);
+                match fields::<F>(&block, 0) {
+                    Some((fields, _)) => {
+                        part.lines += 1;
+                        part.unfinished = Some(meaning(fields));
+                    }
+                    None => part.take(&block, meaning),
+                }
             }
             return Ok(part);
         }
@@ -157,7 +162,7 @@ impl<const V: usize> Part<V> {
                 at = next;
             } else {
                 let end = at + text[at..].iter().position(|b| *b == b'\n').unwrap_or(text.len() - at);
-                self.other::<F>(&text[at..end]);
+                self.other(&text[at..end], meaning);
                 at = end + 1;
             }
         }
@@ -179,9 +184,30 @@ impl<const V: usize> Part<V> {
         }
     }
 
+    /// Takes the last line though it has no line end, if the pair that it names is known.
+    pub fn finish(&mut self, is_known: bool) {
+        match self.unfinished.take() {
+            Some(row) if is_known => self.sample(row),
+            Some(row) => {
+                let (cpu, target) = (row.cpu, row.target);
+                self.malform(format!(
+                    "the last line has no end, and no other is of CPU {cpu} and {target}: it may be cut"
+                ));
+            }
+            None => {}
+        }
+    }
+
     /// A line that is not all numbers: words are part of the format, numbers that do not fit are not.
     #[cold]
-    fn other<const F: usize>(&mut self, line: &[u8]) {
+    fn other<const F: usize>(&mut self, line: &[u8], meaning: fn([u64; F]) -> LogLine<V>) {
+        if line.contains(&0x1b) {
+            let plain = super::plain(line) + "\n";
+            return match fields::<F>(plain.as_bytes(), 0) {
+                Some((fields, _)) => self.sample(meaning(fields)),
+                None => self.other(&plain.as_bytes()[..plain.len() - 1], meaning),
+            };
+        }
         let line = line.trim_ascii();
         if !line.first().is_some_and(|b| b.is_ascii_digit() || *b == b'-' || *b == b'+') {
             self.words += 1;

@@ -5,14 +5,15 @@ mod interrupt;
 mod iomem;
 mod lines;
 mod number;
+mod perf_line;
 mod perf_stat;
+mod signs;
 mod tally;
 mod threads;
 mod verify;
 pub mod workload;
 
 use pciescope_core::warning;
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::SystemTime;
@@ -22,8 +23,10 @@ use pciescope_core::{Cpu, Histogram, Identity, Method, Metric, Record, outcome};
 use self::lines::LogLine;
 use self::perf_stat::{EventTotal, Refused};
 use self::tally::Tally;
+use self::verify::Compared;
+use self::workload::{Amount, Traffic, Workloads};
 use crate::text::{clean, thousands};
-use crate::{Error, bounded};
+use crate::{Error, bounded, source};
 
 pciescope_core::named! {
     /// A kind of foreign log.
@@ -33,7 +36,7 @@ pciescope_core::named! {
         Interrupt => "interrupt",
         /// `timestamp_ns latency_ns cpu bar`, one register read a line.
         Iomem => "iomem",
-        /// What `perf stat` prints, also with `-I` and `-x`.
+        /// What `perf stat` prints, also with `-I`, `-x`, `-j` and by CPU, socket and the like.
         PerfStat => "perf-stat",
         /// What `sis8300drv_threads` prints.
         Threads => "sis8300-threads",
@@ -79,31 +82,35 @@ pub fn read_beside(
     workload: Option<&Path>,
 ) -> Result<Imported, Error> {
     let fail = |source| Error::Read { path: path.to_owned(), source };
-    let is_stdin = path == Path::new("-");
-    let file = if is_stdin { None } else { Some(File::open(path).map_err(fail)?) };
-    let is_regular = match &file {
-        Some(file) => {
-            let kind = file.metadata().map_err(fail)?.file_type();
-            if kind.is_dir() {
-                return Err(fail(io::ErrorKind::IsADirectory.into()));
-            }
-            kind.is_file()
-        }
-        None => false,
+    let is_file = match std::fs::metadata(path) {
+        _ if path == Path::new("-") => false,
+        Ok(kind) if kind.is_dir() => return Err(fail(io::ErrorKind::IsADirectory.into())),
+        kind => kind.map_err(fail)?.is_file(),
     };
-    let mut input: Box<dyn io::Read> = match file {
-        Some(file) => Box::new(file),
-        None => Box::new(io::stdin().lock()),
-    };
+    let mut source = source::open(path).map_err(fail)?;
     let mut head = Vec::new();
-    (&mut input).take(HEAD).read_to_end(&mut head).map_err(fail)?;
-    if head.starts_with(lines::BOM) {
-        head.drain(..lines::BOM.len());
+    let mut detected = None;
+    for length in HEADS {
+        let missing = length - head.len() as u64;
+        (&mut source.input).take(missing).read_to_end(&mut head).map_err(fail)?;
+        detected = format.or_else(|| detect(&head));
+        if detected.is_some() || (head.len() as u64) < length {
+            break;
+        }
     }
-    let format = format.or_else(|| detect(&head)).ok_or_else(|| Error::UnknownFormat { path: path.to_owned() })?;
-    let rest = io::Cursor::new(head).chain(input);
+    let named = |found: signs::Other| Error::NotALog {
+        path: path.to_owned(),
+        line: found.line,
+        why: found.why,
+        is_certain: found.is_certain,
+    };
+    if matches!(detected, None | Some(Format::Interrupt | Format::Iomem)) {
+        signs::latency_log(&plain(&head), format.is_some()).map_err(named)?;
+    }
+    let format = detected.ok_or_else(|| Error::UnknownFormat { path: path.to_owned() })?;
+    let rest = io::Cursor::new(head).chain(source.input);
     // A regular file is opened again by every thread; anything else is read on from where it is.
-    let file = is_regular.then_some(path);
+    let file = source.start.filter(|_| is_file).map(|start| (path, start));
     let mut imported = match format {
         Format::Interrupt => log(path, file, rest, format, interrupt::meaning, interrupt::record),
         Format::Iomem => log(path, file, rest, format, iomem::meaning, iomem::record),
@@ -115,44 +122,65 @@ pub fn read_beside(
     Ok(imported)
 }
 
-/// How much of a log is read to find out what it is.
-const HEAD: u64 = 64 << 10;
+/// How much of a log is read to find out what it is: more where the first does not tell.
+const HEADS: [u64; 2] = [64 << 10, 8 << 20];
 
 /// What a log is, by its first lines; `None` where nothing fits.
 fn detect(head: &[u8]) -> Option<Format> {
-    let text = String::from_utf8_lossy(head);
+    let text = plain(head);
     if perf_stat::is_perf_stat(&text) {
         return Some(Format::PerfStat);
     }
     if threads::is_threads(&text) {
         return Some(Format::Threads);
     }
-    text.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        if fields.is_empty() || !fields.iter().all(|f| f.bytes().all(|b| b.is_ascii_digit())) {
-            return None;
-        }
-        match fields.len() {
-            5 => Some(Format::Interrupt),
-            4 => Some(Format::Iomem),
-            _ => None,
-        }
-    })
+    match signs::numbers(&text).next()?.1.len() {
+        5 => Some(Format::Interrupt),
+        4 => Some(Format::Iomem),
+        _ => None,
+    }
+}
+
+/// A text as it was before a terminal's colours and a pager's marks.
+fn plain(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    if !text.contains('\u{1b}') {
+        return text.into_owned();
+    }
+    let mut plain = String::new();
+    for (number, part) in text.split('\u{1b}').enumerate() {
+        let rest = match part.strip_prefix('[') {
+            _ if number == 0 => part,
+            // A control sequence ends with its first letter.
+            Some(code) => code.find(|c: char| matches!(c, '@'..='~')).map_or("", |end| &code[end + 1..]),
+            // A title ends with a bell; other sequences have one or two characters.
+            None if part.starts_with(']') => part.split_once('\u{7}').map_or("", |(_, rest)| rest),
+            None => part.strip_prefix(['(', ')']).unwrap_or(part).get(1..).unwrap_or_default(),
+        };
+        plain.push_str(rest);
+    }
+    plain
 }
 
 fn log<const F: usize, const V: usize>(
     path: &Path,
-    file: Option<&Path>,
+    file: Option<(&Path, u64)>,
     rest: impl io::Read,
     format: Format,
     meaning: fn([u64; F]) -> LogLine<V>,
     record: fn(u32, [Histogram; V]) -> Record,
 ) -> Result<Imported, Error> {
     let parts = match file {
-        Some(file) => lines::read_file(file, meaning),
+        Some((file, start)) => lines::read_file(file, start, meaning),
         None => lines::read(rest, meaning).map(|part| vec![part]),
     };
     let mut parts = parts.map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    // A last line without its end may have lost digits: the CPU and target that it names must be in other lines, too.
+    let pair = parts.last().and_then(|part| part.unfinished.as_ref()).map(|row| (row.cpu as u32, row.target as u32));
+    let is_known = pair.is_some_and(|pair| parts.iter().any(|part| part.tally.has(pair)));
+    if let Some(part) = parts.last_mut() {
+        part.finish(is_known);
+    }
     let mut parsed = Parsed::default();
     for part in &mut parts {
         parsed.named.extend(part.named.drain(..).map(|(line, why)| (parsed.lines + line, why)));
@@ -211,6 +239,8 @@ struct Parsed {
     counted: Vec<EventTotal>,
     /// Of perf: how long it all took, in seconds, where the text says.
     elapsed_s: Option<f64>,
+    /// Of perf: its figures are the mean of so many runs (`-r`); 0 where the text does not say how many.
+    mean_of: Option<u64>,
 }
 
 impl Parsed {
@@ -249,7 +279,7 @@ impl Parsed {
 /// All of a file's text.
 fn text(path: &Path, input: impl io::Read) -> Result<String, Error> {
     let bytes = bounded::text(input).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(plain(&bytes))
 }
 
 fn threads(path: &Path, input: impl io::Read) -> Result<Imported, Error> {
@@ -261,14 +291,15 @@ fn threads(path: &Path, input: impl io::Read) -> Result<Imported, Error> {
 }
 
 /// Refuses a text with several runs of bw_mem, or several reports of one fio: which of them the counters saw is not known.
-fn one_workload(path: &Path, text: &str) -> Result<(), Error> {
+fn one_workload(path: &Path, text: &str, traffic: &[Traffic], mean_of: Option<u64>) -> Result<(), Error> {
     let twice = |what: String| Err(Error::Twice { path: path.to_owned(), line: 1, what });
-    match workload::bw_mem_lines(text) {
-        0 | 1 if workload::is_repeated_fio(text) => {
+    let rates = traffic.iter().find(|traffic| matches!(traffic.amount, Amount::Rate { .. }));
+    match rates.map_or(1, |traffic| traffic.runs) {
+        1 if workload::is_repeated_fio(text) => {
             twice("the text holds several reports of one fio (--status-interval)".to_owned())
         }
-        0 | 1 => Ok(()),
-        lines => twice(format!("the text holds {lines} results of bw_mem")),
+        lines if lines > 1 && mean_of.is_none() => twice(format!("the text holds {lines} results of bw_mem")),
+        _ => Ok(()),
     }
 }
 
@@ -277,6 +308,7 @@ fn perf(path: &Path, input: impl io::Read, workload: Option<&Path>) -> Result<Im
     let mut parsed = perf_stat::parse(&counted).map_err(|refused| match refused {
         Refused::Locale { line, text } => Error::Locale { path: path.to_owned(), line, text },
         Refused::Twice { line, what } => Error::Twice { path: path.to_owned(), line, what },
+        Refused::Prefix { line, text } => Error::Prefix { path: path.to_owned(), line, text },
         Refused::TooMany => Error::TooManyEvents { path: path.to_owned(), bound: perf_stat::MAX_EVENTS },
     })?;
     if parsed.figures == 0 {
@@ -285,22 +317,31 @@ fn perf(path: &Path, input: impl io::Read, workload: Option<&Path>) -> Result<Im
     let (file, printed) = match workload {
         None => (path, counted),
         Some(file) => {
-            let opened = File::open(file).map_err(|source| Error::Read { path: file.to_owned(), source })?;
-            (file, text(file, opened)?)
+            let opened = source::open(file).map_err(|source| Error::Read { path: file.to_owned(), source })?;
+            (file, text(file, opened.input)?)
         }
     };
-    one_workload(file, &printed)?;
-    let traffic = workload::parse(&printed);
-    let compared = verify::records(&parsed, &traffic);
+    let Workloads { traffic, unread } = workload::parse(&printed);
+    one_workload(file, &printed, &traffic, parsed.mean_of)?;
+    let Compared { records, mut left } = verify::compare(&parsed, &traffic);
     let no_elapsed = verify::lacks_elapsed(&parsed, &traffic).then(|| Error::NoElapsed { path: path.to_owned() });
-    if compared.is_empty() && workload.is_some() {
-        return Err(no_elapsed.unwrap_or(Error::NoWorkload { path: file.to_owned(), found: traffic.len() }));
+    left.splice(..0, unread.into_iter().map(|(line, why)| format!("{}:{line}: {why}", file.display())));
+    if records.is_empty() && workload.is_some() {
+        return Err(no_elapsed.unwrap_or_else(|| Error::NoWorkload {
+            path: file.to_owned(),
+            left,
+            found: traffic.len(),
+        }));
     }
-    parsed.records.extend(compared);
+    parsed.records.extend(records);
     let mut imported = parsed.imported(path, Format::PerfStat);
-    if let (Some(first), Some(error)) = (imported.records.first_mut(), no_elapsed) {
-        let hint = error.hint().unwrap_or_default().to_owned();
-        first.warnings.push(warning::NO_ELAPSED.hinted(error.to_string(), hint));
+    if let Some(first) = imported.records.first_mut() {
+        if let Some(error) = no_elapsed {
+            let hint = error.hint().unwrap_or_default().to_owned();
+            first.warnings.push(warning::NO_ELAPSED.hinted(error.to_string(), hint));
+        } else if !left.is_empty() {
+            first.warnings.push(warning::NOT_COMPARED.warn(left.join("; ")));
+        }
     }
     Ok(imported)
 }

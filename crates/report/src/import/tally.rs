@@ -110,6 +110,11 @@ impl<const V: usize> Tally<V> {
         }
     }
 
+    /// Whether the log named this pair.
+    pub fn has(&self, pair: (u32, u32)) -> bool {
+        self.cells.contains_key(&pair)
+    }
+
     /// Whether there are more pairs than [`MAX_CELLS`].
     pub fn is_full(&self) -> bool {
         self.cells.len() > MAX_CELLS

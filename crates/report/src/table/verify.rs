@@ -85,8 +85,10 @@ fn exactly(out: &mut Page, rows: &[Comparison]) {
         ("Workload(MB)", 12, Right, &|row| format!("{:.3}", row.workload_bytes / 1e6)),
         ("Error(%)", 8, Right, &|row| error(row)),
         ("Running(%)", 10, Right, &|row| {
-            if row.is_scaled() { format!("{:.2}", row.running * 100.0) } else { "exact".to_owned() }
+            let is_exact = !row.is_scaled() && row.rounding_percent.is_none();
+            if is_exact { "exact".to_owned() } else { format!("{:.2}", row.running * 100.0) }
         }),
+        ("Rounding(%)", 11, Right, &|row| percent(row.rounding_percent)),
         ("Bound(%)", 8, Right, &|row| percent(row.bound_percent)),
         ("Allowed(%)", 10, Right, &|row| percent(row.allowed_percent())),
         ("Verdict", 7, Left, &|row| verdict(row)),

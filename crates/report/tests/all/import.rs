@@ -40,10 +40,16 @@ fn the_end_of_an_interval_is_no_figure_of_the_table() {
 /// Splits lines and fields as the standard library does: slow and plain.
 fn naive(text: &str) -> BTreeMap<(u32, u32), (Vec<u64>, Vec<u64>)> {
     let mut all: BTreeMap<_, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
-    for line in text.lines() {
+    let last = text.lines().count();
+    for (number, line) in text.lines().enumerate() {
         let fields: Option<Vec<u64>> = line.split_ascii_whitespace().map(|f| f.parse().ok()).collect();
         if let Some([_, trigger, ack, cpu, irq]) = fields.as_deref() {
-            let cell = all.entry((*cpu as u32, *irq as u32)).or_default();
+            let pair = (*cpu as u32, *irq as u32);
+            // A line that may have lost digits adds to what is known, and nothing new.
+            if number + 1 == last && !text.ends_with('\n') && !all.contains_key(&pair) {
+                continue;
+            }
+            let cell = all.entry(pair).or_default();
             cell.0.push(*trigger);
             cell.1.push(*ack);
         }
@@ -68,7 +74,7 @@ fn check_against_naive(text: &str) {
 proptest! {
     #[test]
     fn agrees_with_a_naive_parser(
-        lines in proptest::collection::vec((any::<u32>(), 0u64..200_000, 0u64..3_000_000_000, 0u32..5, 60u32..64), 1..800),
+        lines in proptest::collection::vec((any::<u32>(), 0u64..200_000, 0u64..3_000_000_000, 0u32..5, 60u32..64), 2..800),
         gap in "[ \t]{1,3}", end in prop_oneof!["\n", "\r\n", " \n"], last in any::<bool>(),
     ) {
         let mut text = String::from("Interrupt Latency Data (n samples)\n# comment\n\n");
@@ -90,7 +96,7 @@ fn a_log_of_many_blocks_is_cut_at_line_ends() {
         n = n.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         text += &format!(
             "{} {} {} {} {}\n",
-            n >> 20,
+            text.len(),
             (n >> 40) % 50_000,
             (n >> 30) % 3000,
             (n >> 50) % 3,
@@ -116,7 +122,7 @@ fn a_log_of_many_blocks_is_cut_at_line_ends() {
 fn headers_are_passed_over_and_bad_lines_named() {
     let text = "Interrupt Latency Data (3 samples)\nEnabled: 1\nFormat: handler_entry_ns ...\n\
                 100 1500 900 0 69\n200 1600\n300 1700 950 1 70 5\n-5 1 1 0 69\n400 99999999999999999999 1 0 69\n\
-                500 3600000000001 1 0 69\n600 1 1 9000 69\n700 1 1 0 99999999999\n800 1.5 2 0 69\n\n900 1800 1000 1 69";
+                500 3600000000001 1 0 69\n600 1 1 9000 69\n700 1 1 0 99999999999\n800 1.5 2 0 69\n\n900 1800 1000 1 69\n";
     let log = imported(text.as_bytes(), None).unwrap();
     assert_eq!((log.lines, log.samples, log.words, log.malformed), (14, 2, 4, 8));
     let warning = &log.records[0].warnings[0];
@@ -184,7 +190,7 @@ fn what_is_no_log_is_refused() {
     assert!(matches!(refused("1 2 3\n", None), Error::UnknownFormat { .. }));
     let error = refused("100 812 0 3\n", Some(Format::Interrupt));
     assert!(error.to_string().contains("\"100 812 0 3\" is not 5 whole numbers"), "{error}");
-    assert!(error.hint().unwrap().contains("--format"));
+    assert!(error.hint().unwrap().contains("import --help"));
     assert!(matches!(import::read(Path::new("no/such"), None, &identity()), Err(Error::Read { .. })));
     assert!(matches!(import::read(Path::new("."), None, &identity()), Err(Error::Read { .. })));
 }
@@ -207,10 +213,11 @@ fn a_byte_order_mark_costs_no_sample() {
 #[test]
 fn a_log_of_more_cells_than_the_bound_is_refused() {
     let log = |cells: u32| (0..cells).map(|cell| format!("1 500 600 {} {}\n", cell % 7, cell / 7)).collect::<String>();
-    assert_eq!(imported(log(65_536).as_bytes(), None).unwrap().records.len(), 65_536);
+    let format = Some(Format::Interrupt);
+    assert_eq!(imported(log(65_536).as_bytes(), format).unwrap().records.len(), 65_536);
     // Both in one part, and in several that have fewer each.
     for text in [log(65_537), log(65_537) + &"1 500 600 0 0\n".repeat(900_000), log(400_000)] {
-        let refused = imported(text.as_bytes(), None).unwrap_err();
+        let refused = imported(text.as_bytes(), format).unwrap_err();
         assert!(refused.to_string().contains("more than 65536 pairs"), "{refused}");
     }
 }
@@ -302,8 +309,8 @@ fn sizes_of_fio_2_are_binary() {
                 \x20    issued    : total=r=49209/w=7/d=0, short=r=0/w=0/d=0, drop=r=0/w=0/d=0\n\
                 \x20  READ: io=3075.6MB, aggrb=3917KB/s, minb=3917KB/s, maxb=3917KB/s, mint=803952msec, maxt=803952msec\n";
     let alone: String = text.lines().filter(|line| !line.contains("issued")).map(|line| format!("{line}\n")).collect();
-    let bytes = |text: &str| match parse(text)[0].amount {
-        Amount::Bytes { exact, printed: None, seconds } if (seconds - 803.952).abs() < 1e-9 => exact,
+    let bytes = |text: &str| match parse(text).traffic[0].amount {
+        Amount::Bytes { exact, printed: None, seconds: [seconds, _], .. } if (seconds - 803.952).abs() < 1e-9 => exact,
         other => panic!("{other:?}"),
     };
     assert_eq!((bytes(text), bytes(&alone)), (49_209.0 * 65_536.0, 3075.6 * 1024.0 * 1024.0));

@@ -9,6 +9,7 @@ mod losses;
 mod page;
 mod parquet;
 mod readout;
+mod reports;
 mod schema;
 mod summary;
 mod threads;

@@ -254,8 +254,8 @@ fn with(
     }
     // bw_mem prints its figures to the standard error; whoever redirects it has them here.
     let text = format!("$ {command}\n{}", beside.said);
-    let moved = workload::parse(&text).into_iter().find_map(|moved| match moved.amount {
-        Amount::Rate(rate) => Some((moved.name, moved.direction, rate)),
+    let moved = workload::parse(&text).traffic.into_iter().find_map(|moved| match moved.amount {
+        Amount::Rate { rate, .. } => Some((moved.name, moved.direction, rate)),
         Amount::Bytes { .. } => None,
     });
     let Some((name, direction, rate)) = moved else {
