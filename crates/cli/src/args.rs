@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use pciescope_hw::probe::open::Backend;
 
 use crate::cmd::{self, EXIT_CODES};
 
 /// Measure the path between CPUs, memory and PCIe devices, and show how each number was obtained.
 #[derive(Debug, Parser)]
-#[command(name = "pciescope", version, after_help = EXIT_CODES, subcommand_required = true, arg_required_else_help = true)]
+#[command(name = "pciescope", version, after_help = EXIT_CODES)]
 pub struct Cli {
     /// Look for /sys, /proc, /dev and /run below DIR (a recorded tree)
     #[arg(long, value_name = "DIR", default_value = "/", hide = true, global = true)]
@@ -19,13 +20,25 @@ pub struct Cli {
     #[arg(short, long, action = clap::ArgAction::Count, global = true, display_order = 900)]
     pub verbose: u8,
 
+    /// Show no progress and no notes; results and errors are printed (standard error)
+    #[arg(short, long, global = true, conflicts_with = "verbose", display_order = 900)]
+    pub quiet: bool,
+
+    /// Print without colours, as with NO_COLOR=1
+    #[arg(long, global = true, display_order = 900)]
+    pub no_color: bool,
+
     /// Write the machine's serial number into the records (only root can read it)
     #[arg(long, global = true, display_order = 901)]
     pub serial: bool,
 
-    /// What to do.
+    /// Without a command: the machine to show, auto (this one) or fake (a synthetic one)
+    #[arg(long, value_name = "BACKEND", value_parser = cmd::stat::machine, display_order = 902)]
+    pub backend: Option<Backend>,
+
+    /// What to do; nothing shows this machine on one screen.
     #[command(subcommand)]
-    pub verb: Verb,
+    pub verb: Option<Verb>,
 }
 
 /// One verb per question.
@@ -68,6 +81,9 @@ pub enum Verb {
     Man(cmd::man::Args),
     /// Run programs on virtual hardware, whose right answers are known
     Lab(cmd::lab::Args),
+    /// Print the version, as --version does
+    #[command(hide = true)]
+    Version,
 }
 
 /// Takes clap's refusal apart: what is wrong, in one line, and what the user can do. Clap writes blocks with blank

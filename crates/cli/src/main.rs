@@ -34,7 +34,7 @@ const CLOSED_PIPE: u8 = 141;
 fn main() -> ExitCode {
     let typed: Vec<_> = std::env::args_os().collect();
     if cmd::threads::is_meant(typed.first()) {
-        let ctx = context(pciescope_hw::Root::default(), 0);
+        let ctx = context(pciescope_hw::Root::default(), 0, false);
         return cmd::threads::run(typed, &ctx).unwrap_or_else(|err| match err.downcast_ref::<clap::Error>() {
             Some(err) => refuse_arguments(err),
             None => report_failure(&err),
@@ -44,14 +44,27 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(err) => return refuse_arguments(&err),
     };
+    if cli.verb.is_some() && cli.backend.is_some() {
+        let text = "--backend before a command is for no command: write it behind the command";
+        return refuse_arguments(&Cli::command().error(ErrorKind::ArgumentConflict, text));
+    }
     let mut root = pciescope_hw::Root::at(&cli.root);
     root.shows_serial = cli.serial;
-    let ctx = context(root, cli.verbose);
-    run(cli.verb, &ctx).unwrap_or_else(|err| report_failure(&err))
+    if cli.no_color {
+        anstream::ColorChoice::Never.write_global();
+        console::set_colors_enabled(false);
+        console::set_colors_enabled_stderr(false);
+    }
+    let ctx = context(root, cli.verbose, cli.quiet);
+    let done = match cli.verb {
+        Some(verb) => run(verb, &ctx),
+        None => cmd::overview::run(&cli.backend.unwrap_or_default(), &ctx),
+    };
+    done.unwrap_or_else(|err| report_failure(&err))
 }
 
-fn context(root: pciescope_hw::Root, verbose: u8) -> Ctx {
-    Ctx { root, terminal: io::stderr().is_terminal(), verbose, stop: Stop::default(), made: None }
+fn context(root: pciescope_hw::Root, verbose: u8, quiet: bool) -> Ctx {
+    Ctx { root, terminal: io::stderr().is_terminal() && !quiet, verbose, quiet, stop: Stop::default(), made: None }
 }
 
 fn run(verb: Verb, ctx: &Ctx) -> anyhow::Result<ExitCode> {
@@ -74,6 +87,10 @@ fn run(verb: Verb, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Verb::Completions(args) => cmd::completions::run(args, Cli::command()),
         Verb::Man(args) => cmd::man::run(args, Cli::command()),
         Verb::Lab(args) => cmd::lab::run(args, ctx),
+        Verb::Version => {
+            write!(io::stdout(), "{}", Cli::command().render_version())?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -84,6 +101,7 @@ fn refuse_arguments(err: &clap::Error) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(err) => report_failure(&err.into()),
         },
+        // A verb with verbs of its own, such as `latency`, and none.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             // To the standard error, by clap; when that is closed too there is nobody left to tell.
             let _ = err.print();

@@ -72,12 +72,13 @@ pub fn some_time(text: &str) -> Result<Time, String> {
     time(text)?.within(1, u64::MAX)
 }
 
-/// Parses the TIME between two readings, from `least_ns` to an hour. A bare number is milliseconds, as after `perf stat -I`.
+/// Parses the TIME between two readings, from `least_ns` to an hour. A bare number is milliseconds, as after `perf stat -I`;
+/// one with a point is seconds, as after `top -d`.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn interval(text: &str, least_ns: u64) -> Result<Time, String> {
-    time_with(text, NS_PER_MS)?.within(least_ns, 3600 * NS_PER_S)
+    time_with(text, if text.contains('.') { NS_PER_S } else { NS_PER_MS })?.within(least_ns, 3600 * NS_PER_S)
 }
 
 /// Parses a time; a number without a unit is worth `bare_ns` each.
@@ -166,12 +167,25 @@ pub fn number(text: &str) -> Result<u64, String> {
     parsed.map_err(|_| "write a decimal number of at most 64 bits, or a hexadecimal one after 0x".to_owned())
 }
 
-/// Parses a PCI address, with the hint in the refusal.
-pub fn bdf(text: &str) -> Result<pciescope_core::Bdf, String> {
-    text.parse().map_err(|err: pciescope_core::Error| match err.hint() {
-        Some(hint) => format!("{err}: {hint}"),
-        None => err.to_string(),
-    })
+/// A function as it was typed, what stands as BDF in the help: its address, or a name of it. `Ctx::function` finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FunctionName(pub String);
+
+/// Parses an address such as 3b:00.0, the name of a disk or interface, or a path below /dev or /sys. Whether there is such a
+/// function is not known yet.
+///
+/// # Errors
+/// What can only be meant as an address, and is none.
+pub fn bdf(text: &str) -> Result<FunctionName, String> {
+    let is_path = text.starts_with("/dev/") || text.starts_with("/sys/");
+    match text.parse::<pciescope_core::Bdf>() {
+        // No name of a device has a colon.
+        Err(err) if text.is_empty() || (!is_path && text.contains([':', '/'])) => Err(match err.hint() {
+            Some(hint) => format!("{err}: {hint}"),
+            None => err.to_string(),
+        }),
+        _ => Ok(FunctionName(text.to_owned())),
+    }
 }
 
 #[cfg(test)]
@@ -217,6 +231,8 @@ mod tests {
         let least = 1_000_000;
         assert_eq!(interval("10", least), Ok(Time(10_000_000)));
         assert_eq!(interval("2s", least), Ok(Time(2_000_000_000)));
+        assert_eq!(interval("0.5", least), Ok(Time(500_000_000)));
+        assert_eq!(interval("1.5ms", least), Ok(Time(1_500_000)));
         for bad in ["", "0", "500us", "-1", "1x", "2h"] {
             assert!(interval(bad, least).is_err(), "{bad:?} was taken");
         }

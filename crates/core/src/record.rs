@@ -150,6 +150,9 @@ pub struct Below {
     pub name: String,
     /// The bound driver; `None` where there is none.
     pub driver: Option<String>,
+    /// The names that programs use of its devices: `nvme0n1`, `eth0`.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub devices: Vec<String>,
 }
 
 /// A time within a run.

@@ -35,6 +35,12 @@ pub fn cut(text: &str, width: usize) -> String {
     }
 }
 
+/// The first of several names, and how many more there are: `eth0 +1`; `None` where there is none.
+pub fn first_of(names: &[String]) -> Option<String> {
+    let more = if names.len() > 1 { format!(" +{}", names.len() - 1) } else { String::new() };
+    names.first().map(|first| format!("{}{more}", clean(first)))
+}
+
 /// A duration with the unit that keeps it readable: `812 ns`, `2.36 us`, `1.20 ms`; `?` for NaN and infinity.
 pub fn duration(ns: f64) -> String {
     match ns.abs() {

@@ -48,6 +48,9 @@ pub struct Function {
     pub name: String,
     /// The bound driver; `None` where there is none.
     pub driver: Option<String>,
+    /// The names that programs use of its devices: `nvme0n1`, `eth0`.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub devices: Vec<String>,
     /// NUMA node; `None` where the firmware does not say.
     pub node: Option<u32>,
     /// Memory and I/O windows that are assigned.
@@ -142,6 +145,9 @@ pub struct Device {
     pub class: String,
     /// The bound driver.
     pub driver: Option<String>,
+    /// The names that programs use of its devices: `nvme0n1`, `eth0`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
     /// The NUMA node, where the firmware says it.
     pub node: Option<u32>,
     /// The bridges above, from the root port down. Written as `port`, the root port alone.

@@ -44,7 +44,7 @@ impl Disk {
 
     fn by_number(root: &Root, major: u32, minor: u32, is_whole: bool) -> Option<Disk> {
         let name = root.link_name(format!("{NUMBERS}/{major}:{minor}"))?;
-        let way = way(root, &name, 0);
+        let way = way(root, &name);
         Some(Disk { name, way, is_whole })
     }
 
@@ -121,25 +121,35 @@ fn is_zero(file: &File, from: u64, to: u64) -> io::Result<bool> {
 /// Stacks (LVM on LUKS on RAID) are no deeper than this.
 const DEEPEST: usize = 8;
 
-fn way(root: &Root, name: &str, depth: usize) -> Vec<Bdf> {
-    let own = pci::way(root, PathBuf::from(BLOCK).join(name));
-    if !own.is_empty() || depth == DEEPEST {
-        return own;
+fn way(root: &Root, name: &str) -> Vec<Bdf> {
+    ways(root, &Path::new(BLOCK).join(name), 0).into_iter().next().unwrap_or_default()
+}
+
+/// The ways to what a link of sysfs shows, such as `/sys/class/block/dm-0`, each from the root port down: of what is stacked
+/// on others (device mapper, RAID, a bond, a VLAN) the ways to those. None to what is not on PCI.
+pub(crate) fn ways(root: &Root, link: &Path, depth: usize) -> Vec<Vec<Bdf>> {
+    let own = pci::way(root, link);
+    if !own.is_empty() {
+        return vec![own];
     }
+    if depth == DEEPEST {
+        return Vec::new();
+    }
+    let slaves = root.names(link.join("slaves"));
+    let mut beneath: Vec<PathBuf> = slaves.into_iter().map(|name| Path::new(BLOCK).join(name)).collect();
+    // An interface has links to those beneath it.
+    beneath.extend(root.names(link).into_iter().filter(|name| name.starts_with("lower_")).map(|name| link.join(name)));
     // An NVMe namespace with several ways to it lies below its subsystem, beside links to the controllers.
-    if let Ok(target) = std::fs::read_link(root.path(PathBuf::from(BLOCK).join(name))) {
+    if let Ok(target) = std::fs::read_link(root.path(link)) {
         let is_one = |part: &&str| {
             part.strip_prefix("nvme-subsys").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
         };
-        let subsystem = target.iter().filter_map(|part| part.to_str()).find(is_one);
-        if let Some(subsystem) = subsystem {
-            let folder = PathBuf::from("/sys/class/nvme-subsystem").join(subsystem);
-            let ways = root.names(&folder).into_iter().map(|name| pci::way(root, folder.join(name)));
-            return ways.into_iter().find(|way| !way.is_empty()).unwrap_or_default();
+        if let Some(subsystem) = target.iter().filter_map(|part| part.to_str()).find(is_one) {
+            let folder = Path::new("/sys/class/nvme-subsystem").join(subsystem);
+            beneath.extend(root.names(&folder).into_iter().map(|name| folder.join(name)));
         }
     }
-    let slaves = root.names(PathBuf::from(BLOCK).join(name).join("slaves"));
-    slaves.iter().map(|slave| way(root, slave, depth + 1)).find(|way| !way.is_empty()).unwrap_or_default()
+    beneath.iter().flat_map(|link| ways(root, link, depth + 1)).collect()
 }
 
 #[cfg(test)]

@@ -42,6 +42,25 @@ pub enum Error {
     /// There is no such PCI function.
     #[error("{0}: no such PCI function")]
     NoSuchFunction(Bdf),
+    /// No PCI function has a device of this name.
+    #[error("{0}: no PCI function, and no disk, network interface or other device of one")]
+    NoSuchName(String),
+    /// What is named lies on several functions.
+    #[error("{name}: lies on several PCI functions: {}", functions.iter().map(Bdf::to_string).collect::<Vec<_>>().join(", "))]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// Its functions.
+        functions: Vec<Bdf>,
+    },
+    /// A function that has no node of its own, or several.
+    #[error("{name}: {}", if nodes.is_empty() { "has no node below /dev".to_owned() } else { format!("has several nodes: {}", nodes.join(", ")) })]
+    NoNode {
+        /// The function or device, as it was named.
+        name: String,
+        /// Its nodes.
+        nodes: Vec<String>,
+    },
     /// An offset outside a BAR.
     #[error("{bdf}: offset {offset:#x} lies outside BAR{bar} ({len:#x} bytes)")]
     OutsideBar {
@@ -224,7 +243,11 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::Counter(error) => error.hint(),
-            Error::NoSuchFunction { .. } => Some("`pciescope list` shows the functions of this machine".to_owned()),
+            Error::NoSuchFunction { .. } | Error::NoSuchName { .. } => {
+                Some("`pciescope list` shows the functions of this machine and their devices".to_owned())
+            }
+            Error::Ambiguous { .. } => Some("give the address of one of them".to_owned()),
+            Error::NoNode { .. } => Some("give the node itself, such as /dev/nvme0n1".to_owned()),
             Error::Backend { .. } => {
                 Some("the backends are auto, kmod, vfio, resource, sysfs and fake[:OPTION,...]".to_owned())
             }

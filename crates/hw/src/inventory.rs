@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use pciescope_core::{Bdf, Below, Device, DeviceErrors, Link};
 
-use crate::{Root, pci};
+use crate::{Root, nodes, pci};
 
 /// Every function with a link, by address. `before` is what the last call gave: names are not looked up again, and a
 /// function that sleeps keeps its link.
@@ -38,6 +38,7 @@ fn one(root: &Root, bdf: Bdf, before: Option<&Device>) -> Option<Device> {
         name,
         class,
         driver: pci::driver(root, bdf),
+        devices: nodes::names(root, bdf),
         node: root.number(at.join("numa_node")).and_then(|node| u32::try_from(node).ok()),
         path: pci::path(root, bdf),
         link,
@@ -57,7 +58,8 @@ pub fn endpoints(root: &Root) -> Vec<(Vec<Bdf>, Below)> {
         if pci::is_bridge(pci::id(root, bdf, "class").ok()?) {
             return None;
         }
-        Some((pci::path(root, bdf), Below { bdf, name: name(root, bdf)?, driver: pci::driver(root, bdf) }))
+        let (driver, devices) = (pci::driver(root, bdf), nodes::names(root, bdf));
+        Some((pci::path(root, bdf), Below { bdf, name: name(root, bdf)?, driver, devices }))
     };
     pci::addresses(root).into_iter().filter_map(endpoint).collect()
 }

@@ -6,7 +6,7 @@ use pci_ids::FromId;
 use pciescope_core::{Bar, Bdf, Function, Link};
 
 use crate::config::Config;
-use crate::{Error, Root, environment, registers};
+use crate::{Error, Root, environment, nodes, registers};
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 
@@ -70,6 +70,7 @@ pub(crate) fn load(root: &Root, bdf: Bdf, guest: Option<&str>) -> Result<Functio
         class: id("class")?,
         name: name(vendor, device),
         driver: driver(root, bdf),
+        devices: nodes::names(root, bdf),
         // -1 is what the kernel shows where the firmware says nothing.
         node: root.number(at.join("numa_node")).map(|node| node as u32),
         bars: bars(root, bdf)?,

@@ -1,6 +1,6 @@
 //! Text shared by the outputs: durations, counts, names of tests, and hostile strings made harmless.
 
-pub use pciescope_core::text::{clean, cut, duration, rate, thousands};
+pub use pciescope_core::text::{clean, cut, duration, first_of, rate, thousands};
 use pciescope_core::{Bdf, Record, Target};
 
 /// `text` for HTML and XML, in elements and in quoted attributes.

@@ -83,6 +83,9 @@ pub struct Port {
     pub name: String,
     /// The bound driver.
     pub driver: Option<String>,
+    /// The names that programs use of its devices.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
     /// NUMA node.
     pub node: Option<u32>,
     /// The link below it.

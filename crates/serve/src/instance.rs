@@ -82,6 +82,7 @@ impl Instance<'_> {
             source: self.source.origin.clone(),
             name: device.name,
             driver: device.driver,
+            devices: device.devices,
             node: self.source.node,
             link: device.link,
             possible: None,

@@ -3,11 +3,11 @@
 //! They differ in that OpenMetrics names a family without `_total` and `_info`, knows the type `info`, has UNIT lines, and
 //! ends with `# EOF`. docs/serve.md lists the families.
 
+mod devices;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Instant;
-
-use pciescope_core::{Device, DeviceErrors, Link};
 
 use crate::instance::Instance;
 use crate::series::{Family, Type};
@@ -248,7 +248,7 @@ pub fn write(state: &State, format: Format, start: Instant, counts: Own) -> Stri
     let mut writer = Writer { out: String::with_capacity(64 * 1024), format };
     hardware(&mut writer, &inner);
     counting(&mut writer, &inner);
-    devices(&mut writer, &inner.devices);
+    devices::write(&mut writer, &inner);
     own(&mut writer, state, &inner, counts);
     drop(inner);
     let help = "Time that this answer took to make.";
@@ -337,82 +337,6 @@ fn counting(writer: &mut Writer, inner: &Inner) {
     writer.all(
         &Family::new("pciescope_reading_warnings", Type::Gauge, "", help),
         codes.into_iter().map(|(code, count)| (more("", "code", code), f64::from(count))),
-    );
-}
-
-/// The inventory: every function with a link.
-fn devices(writer: &mut Writer, devices: &[Device]) {
-    let of = |device: &Device| more("", "device", &device.bdf.to_string());
-    let help = "A PCI function with a link: its name, class, driver, NUMA node and the root port above it.";
-    writer.all(
-        &Family::new("pciescope_device", Type::Info, "", help),
-        devices.iter().map(|device| {
-            let mut all = of(device);
-            label(&mut all, "name", &device.name);
-            label(&mut all, "class", &device.class);
-            label(&mut all, "driver", device.driver.as_deref().unwrap_or_default());
-            label(&mut all, "numa_node", &device.node.map_or_else(String::new, |node| node.to_string()));
-            label(&mut all, "port", &device.path.first().map_or_else(String::new, |port| port.to_string()));
-            (all, 1.0)
-        }),
-    );
-    type Value = fn(&Link) -> f64;
-    let links: [(&str, &'static str, &str, Value); 4] = [
-        (
-            "pciescope_device_current_link_transfers_per_second",
-            "transfers_per_second",
-            "Transfer rate of the link now; 0 where it is down.",
-            |link| link.speed_gts * 1e9,
-        ),
-        (
-            "pciescope_device_max_link_transfers_per_second",
-            "transfers_per_second",
-            "Highest transfer rate of this end of the link.",
-            |link| link.max_speed_gts * 1e9,
-        ),
-        ("pciescope_device_current_link_width", "", "Lanes of the link now; 0 where it is down.", |link| {
-            f64::from(link.width)
-        }),
-        ("pciescope_device_max_link_width", "", "Most lanes of this end of the link.", |link| {
-            f64::from(link.max_width)
-        }),
-    ];
-    for (name, unit, help, value) in links {
-        let linked = devices.iter().map(|device| (of(device), value(&device.link)));
-        writer.all(&Family::new(name, Type::Gauge, unit, help), linked);
-    }
-    let help = "Whether the link is slower or narrower than both of its ends can do.";
-    writer.all(
-        &Family::new("pciescope_device_link_downtrained", Type::Gauge, "", help),
-        devices.iter().filter_map(|device| Some((of(device), f64::from(u8::from(device.is_downtrained?))))),
-    );
-    let reporting = || devices.iter().filter_map(|device| Some((device, device.errors.as_ref()?)));
-    let severities = |errors: &DeviceErrors| {
-        [("correctable", &errors.correctable), ("nonfatal", &errors.nonfatal), ("fatal", &errors.fatal)]
-            .map(|(severity, counts)| (severity, counts.clone()))
-    };
-    let help = "Errors that the function reported since the kernel found it (AER).";
-    writer.all(
-        &Family::new("pciescope_device_aer_errors", Type::Counter, "", help),
-        reporting().flat_map(|(device, errors)| {
-            severities(errors).map(|(severity, counts)| {
-                let sum: u64 = counts.values().fold(0, |sum, count| sum.saturating_add(*count));
-                (more(&of(device), "severity", severity), sum as f64)
-            })
-        }),
-    );
-    let help = "The same by the kernel's names for them, each from its first error on.";
-    writer.all(
-        &Family::new("pciescope_device_aer_error_kinds", Type::Counter, "", help),
-        reporting().flat_map(|(device, errors)| {
-            severities(errors).into_iter().flat_map(move |(severity, counts)| {
-                let of = more(&of(device), "severity", severity);
-                counts
-                    .into_iter()
-                    .map(move |(name, count)| (more(&of, "error", &name), count as f64))
-                    .collect::<Vec<_>>()
-            })
-        }),
     );
 }
 

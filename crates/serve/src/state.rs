@@ -382,6 +382,7 @@ mod tests {
             name: String::new(),
             class: String::new(),
             driver: None,
+            devices: Vec::new(),
             node: None,
             path: Vec::new(),
             link: Link::default(),

@@ -125,6 +125,7 @@ impl Model {
             bdf: Some(below.bdf),
             name: below.name.clone(),
             driver: below.driver.clone(),
+            devices: below.devices.clone(),
             path: path.clone(),
             ..Function::default()
         });

@@ -205,7 +205,13 @@ fn describe(model: &Model, row: &Row) -> String {
     }
     for function in function.into_iter().chain(source.and_then(|source| source.port.as_ref())) {
         let driver = function.driver.as_deref().unwrap_or("");
-        text += &format!(" {} {driver} [{:04x}:{:04x}]", function.name, function.vendor, function.device);
+        text += &format!(
+            " {} {} {driver} [{:04x}:{:04x}]",
+            function.devices.join(" "),
+            function.name,
+            function.vendor,
+            function.device
+        );
         if let Some(node) = function.node {
             text += &format!(" node{node}");
         }

@@ -266,8 +266,8 @@ mod tests {
         let mut panel = choice.panels[0].clone();
         (panel.function, panel.below) = (Some(function), Vec::new());
         assert!(!panel.refresh(&root, &[], instrument), "all is as it was");
-        let below = Below { bdf: card, name: "card".to_owned(), driver: Some("nvme".to_owned()) };
-        let elsewhere = (vec![card], Below { bdf: port, name: String::new(), driver: None });
+        let below = Below { bdf: card, name: "card".to_owned(), driver: Some("nvme".to_owned()), devices: Vec::new() };
+        let elsewhere = (vec![card], Below { bdf: port, name: String::new(), driver: None, devices: Vec::new() });
         let endpoints = [(vec![port], below.clone()), elsewhere];
         assert!(panel.refresh(&root, &endpoints, instrument), "a slot was filled");
         assert_eq!(panel.below, [below]);

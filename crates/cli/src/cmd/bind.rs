@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use pciescope_core::Bdf;
 use pciescope_hw::bind::{self, Driver};
 
 use super::Ctx;
@@ -22,7 +21,7 @@ Examples:
 pub struct Args {
     /// The function to bind
     #[arg(value_name = "BDF", value_parser = values::bdf)]
-    bdf: Bdf,
+    bdf: values::FunctionName,
 
     /// The driver to bind it to: pcilat or vfio-pci
     #[arg(long, value_name = "DRIVER", default_value = "pcilat")]
@@ -41,7 +40,8 @@ pub struct Args {
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     // A signal between the steps must not leave the function without a driver.
     ctx.stop.catch_signals()?;
-    let bound = bind::take(&ctx.root, args.bdf, args.driver, args.force && args.take_in_use)?;
+    let bdf = ctx.function(&args.bdf)?;
+    let bound = bind::take(&ctx.root, bdf, args.driver, args.force && args.take_in_use)?;
     if let Some(code) = ctx.stop.exit_code() {
         bound.release()?;
         return Ok(ExitCode::from(code));
@@ -50,11 +50,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     bound.keep();
     writeln!(
         io::stdout(),
-        "{}: driver {} (was {}); `pciescope unbind {}` gives it back",
-        args.bdf,
+        "{bdf}: driver {} (was {}); `pciescope unbind {bdf}` gives it back",
         args.driver,
-        former.as_deref().unwrap_or("none"),
-        args.bdf
+        former.as_deref().unwrap_or("none")
     )?;
     Ok(ExitCode::SUCCESS)
 }

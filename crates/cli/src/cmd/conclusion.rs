@@ -5,25 +5,20 @@ use std::process::ExitCode;
 
 use pciescope_bench::Summary;
 
-use super::Ctx;
+use super::{Ctx, say};
 
 /// How many failed checks are named before the rest is only counted.
 const CHECKS_SHOWN: usize = 5;
 
 /// Prints on the standard error what went wrong, and returns the exit code.
 pub fn conclude(ctx: &Ctx, summary: &Summary, is_table: bool) -> ExitCode {
-    for failure in &summary.failures {
-        ctx.note(&failure.text);
-        if let Some(hint) = &failure.hint {
-            ctx.hint(hint);
-        }
-    }
+    ctx.complain(&summary.failures);
     for check in summary.failed_checks.iter().take(CHECKS_SHOWN) {
-        ctx.note(check);
+        say(&format!("pciescope: {check}\n"));
     }
     if summary.failed_checks.len() > CHECKS_SHOWN {
-        ctx.note(&format!(
-            "and {} more failed checks: -o FILE or -j keeps them",
+        say(&format!(
+            "pciescope: and {} more failed checks: -o FILE or -j keeps them\n",
             summary.failed_checks.len() - CHECKS_SHOWN
         ));
     }

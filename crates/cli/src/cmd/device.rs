@@ -11,6 +11,7 @@ use pciescope_hw::probe::resource::is_locked_down;
 use pciescope_hw::{check, environment, pci, placement, topology};
 
 use super::{Ctx, Refusal};
+use crate::values::FunctionName;
 
 /// How to reach a device.
 #[derive(Debug, clap::Args)]
@@ -178,12 +179,12 @@ impl Device {
     ///
     /// # Errors
     /// No address, or no such function.
-    pub fn find(ctx: &Ctx, bdf: Option<Bdf>, args: &AccessArgs) -> anyhow::Result<Device> {
+    pub fn find(ctx: &Ctx, named: Option<&FunctionName>, args: &AccessArgs) -> anyhow::Result<Device> {
         if let Backend::Fake(options) = &args.backend {
             let fake = FakeMachine::new(options.clone());
-            if let Some(bdf) = bdf.filter(|&bdf| bdf != fake.bdf()) {
+            if let Some(FunctionName(name)) = named.filter(|FunctionName(name)| name.parse() != Ok(fake.bdf())) {
                 return Err(Refusal::new(
-                    format!("{bdf}: the fake backend has no such function"),
+                    format!("{name}: the fake backend has no such function"),
                     format!("its device is {}; the address may be left out", fake.bdf()),
                 )
                 .into());
@@ -196,12 +197,13 @@ impl Device {
                 fake: Some(fake),
             });
         }
-        let bdf = bdf.ok_or_else(|| {
+        let named = named.ok_or_else(|| {
             Refusal::new(
                 "no device was named",
-                "give its address, which `pciescope list` shows, for example 0000:3b:00.0",
+                "give its address or name, which `pciescope list` shows, for example 0000:3b:00.0 or eth0",
             )
         })?;
+        let bdf = ctx.function(named)?;
         let function = pci::function(&ctx.root, bdf)?;
         let environment = environment::read(&ctx.root);
         let warnings = check::warnings(&ctx.root, &environment, Some(&function));

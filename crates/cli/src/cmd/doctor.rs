@@ -1,6 +1,6 @@
 //! `pciescope doctor`: finds what harms performance or a measurement, and says what to do about it. Reads only.
 
-mod count;
+pub mod count;
 mod silence;
 
 use pciescope_core::warning;
@@ -45,7 +45,7 @@ nothing (it lacks permission, or there is nothing that it could look at).")]
 pub struct Args {
     /// Check these functions and the bridges above them; all functions if none is named
     #[arg(value_name = "BDF", value_parser = values::bdf)]
-    functions: Vec<Bdf>,
+    functions: Vec<values::FunctionName>,
 
     /// Print all checks with what they read
     #[arg(long, conflicts_with_all = ["functions", "watch", "output", "json", "only", "skip", "silence", "silence_file"])]
@@ -111,7 +111,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let form = if args.json { Form::Json } else { Form::Findings { all: args.all } };
     let mut output = Output::new(form, form.out(), file, args.file.label.clone());
     let functions = pci::functions(&ctx.root)?;
-    let subjects = subjects(&functions, &args.functions)?;
+    let subjects = subjects(&functions, &ctx.functions(&args.functions)?)?;
 
     let (earlier, counted) = match args.watch {
         Some(time) => {
@@ -158,6 +158,22 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         (false, false) => 2,
         (false, true) => 0,
     }))
+}
+
+/// What all checks find on a machine, without what is silenced; the worst first.
+///
+/// # Errors
+/// A silence file that cannot be understood.
+pub fn findings(ctx: &Ctx, environment: &Environment, functions: &[Function]) -> anyhow::Result<Vec<Finding>> {
+    let silences = Silences::read(ctx, &[], &[] as &[PathBuf])?;
+    let subjects = subjects(functions, &[])?;
+    let machine = Machine::new(&ctx.root, environment, functions.to_vec());
+    let examined = doctor::examine(&machine, &subjects, &CHECKS.iter().collect::<Vec<_>>());
+    let mut findings: Vec<Finding> = examined.iter().flat_map(Examined::findings).collect();
+    findings.iter_mut().for_each(|finding| silences.apply(finding));
+    findings.retain(|finding| !finding.silenced);
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok(findings)
 }
 
 /// A check that looked at nothing: its silence is no good news to one who asked for it.

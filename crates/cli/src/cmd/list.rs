@@ -1,11 +1,11 @@
 //! `pciescope list`: what is here, and what can be measured on it. Reads only.
 
-mod text;
+pub mod text;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use pciescope_core::{Bdf, Environment, Function};
+use pciescope_core::{Environment, Function};
 use pciescope_hw::probe::open::{Availability, Backend, backends};
 use pciescope_hw::registers::{self, SafeRegister};
 use pciescope_hw::{check, environment, floor, nodes, pci, topology};
@@ -23,6 +23,7 @@ use crate::values;
 Examples:
   pciescope list                    every PCI function, a line each
   pciescope list 0000:02:00.0       one function: what can be measured on it
+  pciescope list nvme0n1 eth0       the same by the name of a disk or interface
   pciescope list --tree             how the functions are connected
   pciescope list -d 144d:           the functions of a vendor
   pciescope list -s 17:             the functions on a bus
@@ -31,7 +32,7 @@ Examples:
 pub struct Args {
     /// Show these functions in detail instead of the table of all
     #[arg(value_name = "BDF", value_parser = values::bdf)]
-    functions: Vec<Bdf>,
+    functions: Vec<values::FunctionName>,
 
     /// Print JSON, one object a line
     #[arg(short, long)]
@@ -127,7 +128,7 @@ impl Args {
 }
 
 /// Everything that is known of one function.
-struct Entry {
+pub struct Entry {
     function: Function,
     target: Option<SafeRegister>,
     backends: Vec<Availability>,
@@ -141,9 +142,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let environment = environment::read(&ctx.root);
     let all = pci::functions(&ctx.root)?;
     let mut shown = Vec::new();
-    for bdf in &args.functions {
-        let known = all.iter().find(|function| function.bdf == Some(*bdf));
-        shown.push(known.cloned().ok_or(pciescope_hw::Error::NoSuchFunction(*bdf))?);
+    for bdf in ctx.functions(&args.functions)? {
+        let known = all.iter().find(|function| function.bdf == Some(bdf));
+        shown.push(known.cloned().ok_or(pciescope_hw::Error::NoSuchFunction(bdf))?);
     }
     let is_detailed = !shown.is_empty();
     let chosen = if is_detailed { shown } else { all.iter().filter(|one| args.wants(one)).cloned().collect() };

@@ -17,6 +17,7 @@ pub mod latency;
 pub mod list;
 pub mod man;
 pub mod output;
+pub mod overview;
 pub mod readout;
 pub mod reg;
 pub mod report;
@@ -33,10 +34,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::values::FunctionName;
 use anyhow::Context as _;
+use pciescope_core::{Bdf, Failure};
 use pciescope_hw::probe::open::Backend;
-use pciescope_hw::signals;
 use pciescope_hw::synthetic::Synthetic;
+use pciescope_hw::{nodes, signals};
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM};
 
 /// Stands at the end of `pciescope --help` and in the README.
@@ -57,6 +60,8 @@ pub struct Ctx {
     pub terminal: bool,
     /// How often `-v` was given.
     pub verbose: u8,
+    /// Whether notes are left out (`--quiet`); errors are not.
+    pub quiet: bool,
     /// Set by a signal, once [`Stop::catch_signals`] was called.
     pub stop: Stop,
     /// The files of a synthetic machine.
@@ -92,9 +97,42 @@ impl Ctx {
         }
     }
 
-    /// Prints a note for the user on the standard error.
+    /// The function that was named by its address, its disk or interface, or a path.
+    ///
+    /// # Errors
+    /// A name of no function, or of several. Whether there is a function at an address is not asked.
+    pub fn function(&self, named: &FunctionName) -> Result<Bdf, pciescope_hw::Error> {
+        nodes::find(&self.root, &named.0)
+    }
+
+    /// [`Ctx::function`] for each of several.
+    ///
+    /// # Errors
+    /// Those of the first that is refused.
+    pub fn functions(&self, named: &[FunctionName]) -> Result<Vec<Bdf>, pciescope_hw::Error> {
+        named.iter().map(|one| self.function(one)).collect()
+    }
+
+    /// Prints a note for the user on the standard error; `--quiet` leaves it out.
     pub fn note(&self, text: &str) {
-        say(&format!("pciescope: {text}\n"));
+        if !self.quiet {
+            say(&format!("pciescope: {text}\n"));
+        }
+    }
+
+    /// Prints failures, each text once, and a hint that several have behind the last of them.
+    pub fn complain(&self, failures: &[Failure]) {
+        let mut said: Vec<&str> = Vec::new();
+        for (place, failure) in failures.iter().enumerate() {
+            if !said.contains(&&*failure.text) {
+                say(&format!("pciescope: {}\n", failure.text));
+                said.push(&failure.text);
+            }
+            let comes_again = failures[place + 1..].iter().any(|later| later.hint == failure.hint);
+            if let Some(hint) = failure.hint.as_ref().filter(|_| !comes_again) {
+                self.hint(hint);
+            }
+        }
     }
 
     /// Prints a hint for the message before it.

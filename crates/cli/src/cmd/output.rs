@@ -266,17 +266,17 @@ impl Output {
             Shown::Json(writer) => writer.finish(),
             Shown::Csv(writer) => writer.finish(),
             Shown::Intervals { out, kept, .. } => {
-                out.write_all(terminal::notices(kept).as_bytes())?;
+                out.write_all(terminal::warnings(kept).as_bytes())?;
                 out.flush()
             }
             Shown::Table(out, form, kept) => {
                 let text = match form {
-                    Form::Repeats => terminal::repeats(kept) + &terminal::notices(kept),
+                    Form::Repeats => terminal::repeats(kept) + &terminal::warnings(kept),
                     Form::Threads => table::threads(kept),
                     Form::Findings { all: true } => table::doctor(kept, width()),
                     Form::Findings { all: false } => terminal::doctor(kept, width()),
                     Form::Tables { all: true } => table::render(kept, &table::Options { all: true }),
-                    _ => terminal::render(kept),
+                    _ => terminal::answer(kept),
                 };
                 out.write_all(text.as_bytes())?;
                 out.flush()

@@ -13,7 +13,7 @@ use pciescope_hw::probe::open::Need;
 use super::device::{AccessArgs, Device, settle};
 use super::latency::target::{check, width};
 use super::{Ctx, Refusal};
-use crate::values::{bdf, number};
+use crate::values::{FunctionName, bdf, number};
 
 /// The arguments of `pciescope reg`.
 #[derive(Debug, clap::Args)]
@@ -47,7 +47,7 @@ enum RegVerb {
 struct Register {
     /// The function
     #[arg(value_name = "BDF", value_parser = bdf)]
-    bdf: Bdf,
+    bdf: FunctionName,
 
     /// The register: BAR number and byte offset, such as 0:0xd0
     #[arg(value_name = "BAR:OFFSET", value_parser = location)]
@@ -86,7 +86,7 @@ struct WriteArgs {
 struct LogArgs {
     /// The function
     #[arg(value_name = "BDF", value_parser = bdf)]
-    bdf: Bdf,
+    bdf: FunctionName,
 }
 
 /// Runs the verb.
@@ -94,7 +94,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     match args.what {
         RegVerb::Read(args) => read(&args.place, ctx),
         RegVerb::Write(args) => write(&args, ctx),
-        RegVerb::Log(args) => log(args.bdf, ctx),
+        RegVerb::Log(args) => log(ctx.function(&args.bdf)?, ctx),
     }
 }
 
@@ -129,7 +129,7 @@ fn accessed<T>(
     access: impl FnOnce(&mut dyn Probe) -> Result<T, pciescope_hw::Error>,
 ) -> anyhow::Result<T> {
     let (bar, offset) = place.location;
-    let mut device = Device::find(ctx, Some(place.bdf), &place.access)?;
+    let mut device = Device::find(ctx, Some(&place.bdf), &place.access)?;
     check(device.bdf, &device.function, bar, offset, place.width)?;
     ctx.stop.catch_signals()?;
     let mut reached = device.reach(ctx, &place.access, Need::Registers)?;

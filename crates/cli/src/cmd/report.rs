@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use pciescope_core::text::thousands;
 use pciescope_core::{Record, Sink};
 use pciescope_report::columns::Table;
 use pciescope_report::fold::Folder;
@@ -185,6 +186,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if args.csv {
         outputs.push((PathBuf::from("-"), Kind::Stream(Stream::Csv)));
     }
+    let written: Vec<PathBuf> =
+        outputs.iter().map(|(path, _)| path.clone()).filter(|path| path != Path::new("-")).collect();
     let inputs = inputs(&args)?;
     let names: Vec<&Path> = outputs.iter().map(|(path, _)| path.as_path()).chain(args.left_out.as_deref()).collect();
     files::refuse_same(&names, &inputs.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
@@ -241,6 +244,11 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         let mut out = stdout();
         out.write_all(terminal::render(&records).as_bytes())?;
         out.flush()?;
+    }
+    // A script has the file; a person wants to see that there is one.
+    for path in written.iter().filter(|_| ctx.terminal) {
+        let bytes = path.metadata().map_or(0, |meta| meta.len());
+        ctx.note(&format!("{}: {} kB", path.display(), thousands(bytes.div_ceil(1000))));
     }
     Ok(ExitCode::SUCCESS)
 }

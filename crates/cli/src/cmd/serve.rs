@@ -19,7 +19,7 @@ use pciescope_serve::{Options, Server, Setup, State, replay};
 
 use self::feeder::Feeder;
 use super::{Ctx, ENDING, Refusal, say, wake_on};
-use crate::cmd::stat::{machine, place, source};
+use crate::cmd::stat::{machine, place, places, source};
 use crate::values::{self, Time};
 
 /// The port: Prometheus' list of exporters' ports (9100 to 9999) has been full since 2023.
@@ -118,7 +118,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         }
         None => None,
     };
-    let wanted = Wanted { places: args.places, events: Vec::new(), metrics: args.metric, origin: args.source };
+    let wanted =
+        Wanted { places: places(ctx, &args.places)?, events: Vec::new(), metrics: args.metric, origin: args.source };
     if steps.is_none() {
         check(ctx, &wanted)?;
     }

@@ -16,8 +16,8 @@ use pciescope_bench::counters::{self, Host as _, Named, Origin, Place, Task, Wan
 use pciescope_core::outcome::Sample;
 use pciescope_core::plan::StatPlan;
 use pciescope_core::{Bdf, Failure, Record, Sink};
-use pciescope_hw::environment;
 use pciescope_hw::probe::open::Backend;
+use pciescope_hw::{Root, environment, nodes};
 
 use self::host::{Command, Signals};
 use super::device::backend;
@@ -51,7 +51,7 @@ a command the output goes to the standard error, and the exit code is that of
 the command, unless --duration ended it. `--` before the command may be left
 out. docs/method.md, \"Counters\", says more.")]
 pub struct Args {
-    /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all if none is given
+    /// Root ports, devices below them by address or name (nvme0n1, eth0), or PMUs (`*` and `?` allowed); all if none is given
     #[arg(value_name = "BDF|PMU", value_parser = place)]
     places: Vec<Place>,
 
@@ -90,6 +90,10 @@ pub struct Args {
     /// First run the command N times without counting, to fill caches
     #[arg(long, value_name = "N", value_parser = positive, requires = "command")]
     warmup: Option<u64>,
+
+    /// Everything is counted anyway: for perf's users
+    #[arg(short = 'a', long = "all-cpus", hide = true)]
+    _all_cpus: bool,
 
     /// List what can be counted on this machine, and count nothing
     #[arg(long, conflicts_with_all = ["events", "metric", "interval", "intervals", "duration", "json", "csv", "separator", "output", "command"])]
@@ -186,16 +190,39 @@ pub fn events(text: &str) -> Result<Events, String> {
 
 /// Parses a place to count at.
 pub fn place(text: &str) -> Result<Place, String> {
+    let is_path = text.starts_with("/dev/") || text.starts_with("/sys/");
     match text.parse() {
         Ok(bdf) => Ok(Place::Function(bdf)),
-        Err(_) if text.contains('/') => Err("name events with -e".to_owned()),
+        Err(_) if text.contains('/') && !is_path => Err("name events with -e".to_owned()),
         // A function's account has its address in its name.
-        Err(_) if text.contains(':') && !text.starts_with("kernel_") => {
+        Err(_) if text.contains(':') && !is_path && !text.starts_with("kernel_") => {
             Err("not a PCI address; use the form of lspci -D, for example 0000:02:00.0".to_owned())
         }
         Err(_) => Ok(Place::Pmus(text.to_owned())),
     }
 }
+
+/// The places with the functions that are named by their disks, interfaces or paths. A PMU of that name comes first.
+///
+/// # Errors
+/// A name of several functions, and a path of none.
+pub fn places(ctx: &Ctx, places: &[Place]) -> Result<Vec<Place>, pciescope_hw::Error> {
+    let find = |place: &Place| match place {
+        Place::Pmus(name) if !name.contains(['*', '?']) && !ctx.root.exists(Path::new(PMUS).join(name)) => {
+            match nodes::find(&ctx.root, name) {
+                Ok(bdf) => Ok(Place::Function(bdf)),
+                // It may be the PMU of a function's account, which is no folder, or come later.
+                Err(pciescope_hw::Error::NoSuchName(_)) if !name.contains('/') => Ok(place.clone()),
+                Err(err) => Err(err),
+            }
+        }
+        _ => Ok(place.clone()),
+    };
+    places.iter().map(find).collect()
+}
+
+/// Where the kernel shows PMUs.
+const PMUS: &str = "/sys/bus/event_source/devices";
 
 /// Parses the machine on which to count.
 pub fn machine(text: &str) -> Result<Backend, String> {
@@ -223,10 +250,10 @@ fn separator(text: &str) -> Result<u8, String> {
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let ctx = &ctx.on(&args.backend)?;
     if args.list {
-        return list::run(ctx, &args.places, args.source, matches!(args.backend, Backend::Fake(_)));
+        return list::run(ctx, &places(ctx, &args.places)?, args.source, matches!(args.backend, Backend::Fake(_)));
     }
     let wanted = Wanted {
-        places: args.places.clone(),
+        places: places(ctx, &args.places)?,
         events: args.events.iter().flat_map(|events| events.0.clone()).collect(),
         metrics: args.metric.clone(),
         origin: args.source,
@@ -278,12 +305,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if !runs.is_last {
         runs.output.finish()?;
     }
-    for failure in &runs.failures {
-        ctx.note(&failure.text);
-        if let Some(hint) = &failure.hint {
-            ctx.hint(hint);
-        }
-    }
+    ctx.complain(&runs.failures);
     Ok(match code {
         Some(code) => ExitCode::from(code),
         None if !runs.failures.is_empty() => ExitCode::from(2),
@@ -317,7 +339,7 @@ impl Sink for Runs {
 fn of_a_word(error: counters::Error) -> anyhow::Error {
     match error {
         counters::Error::NoPmu { pattern, alike } if alike.is_empty() && !pattern.contains(['*', '?']) => Refusal::new(
-            format!("{pattern}: neither a PCI address, nor a PMU of this machine, nor a program in PATH"),
+            format!("{pattern}: neither a PCI address, nor a device or PMU of this machine, nor a program in PATH"),
             "`pciescope stat --list` shows the PMUs; a program elsewhere is given by its path, as in `-- ./fio`",
         )
         .into(),
@@ -325,14 +347,18 @@ fn of_a_word(error: counters::Error) -> anyhow::Error {
     }
 }
 
-/// Whether a word before the command is a place to count at, and not the command: an address, a pattern, or a PMU of this
-/// machine; else anything that is no program.
+/// Whether a word before the command is a place to count at, and not the command: an address, a pattern, a device or a PMU
+/// of this machine; else anything that is no program.
 pub fn is_place(word: &OsStr, root: &Path) -> bool {
     let Some(text) = word.to_str() else { return false };
     let is_named = text.parse::<Bdf>().is_ok() || text.contains(['*', '?']);
-    let is_here = || root.join("sys/bus/event_source/devices").join(text).exists();
-    // Nothing with a slash is a place: it is the path of a program, there or not.
-    !text.contains('/') && (is_named || is_here() || !is_program(text))
+    let root = Root::at(root);
+    let is_here = || root.exists(Path::new(PMUS).join(text)) || nodes::find(&root, text).is_ok();
+    // Nothing else with a slash is a place: it is the path of a program, there or not.
+    match text.starts_with("/dev/") || text.starts_with("/sys/") {
+        true => true,
+        false => !text.contains('/') && (is_named || is_here() || !is_program(text)),
+    }
 }
 
 /// Whether the shell would find a program of this name.

@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use pciescope_core::Bdf;
 use pciescope_hw::bind::{self, Restored, State};
 
 use super::Ctx;
@@ -20,7 +19,7 @@ Examples:
 pub struct Args {
     /// The function to bind to its former driver
     #[arg(value_name = "BDF", value_parser = values::bdf)]
-    bdf: Option<Bdf>,
+    bdf: Option<values::FunctionName>,
 
     /// Restore all functions, or with BDF only that one; no error if there is nothing to restore
     #[arg(long)]
@@ -31,7 +30,7 @@ pub struct Args {
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     // A signal must not stop the restoration half-way.
     ctx.stop.catch_signals()?;
-    match (args.bdf, args.restore) {
+    match (args.bdf.map(|bdf| ctx.function(&bdf)).transpose()?, args.restore) {
         (None, false) => show(&bind::states(&ctx.root)?),
         (Some(bdf), false) => {
             tell(&bind::restore(&ctx.root, bdf)?)?;

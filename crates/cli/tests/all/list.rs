@@ -31,12 +31,13 @@ fn session(root: &Path, line: &str) -> String {
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().replace(root.to_str().unwrap(), "ROOT");
-    let is_table = line == "list" || (line.starts_with("list -") && !line.contains("--all"));
+    let is_table = ["", "list"].contains(&line) || (line.starts_with("list -") && !line.contains("--all"));
     for shown in text(&output.stdout).lines().filter(|_| is_table) {
         assert!(shown.chars().count() <= 80, "{line}: {shown}");
     }
     let code = output.status.code().map_or_else(|| "killed".to_owned(), |code| code.to_string());
-    format!("$ pciescope {line}\n{}{}exit {code}\n\n", text(&output.stdout), text(&output.stderr))
+    let typed = format!("pciescope {line}");
+    format!("$ {}\n{}{}exit {code}\n\n", typed.trim_end(), text(&output.stdout), text(&output.stderr))
 }
 
 fn check(name: &str, lines: &[&str]) {
@@ -67,12 +68,15 @@ fn two_socket_server_with_a_switch_and_a_downtrained_gpu() {
     check(
         "server-2s",
         &[
+            "",
             "list",
             "list --tree",
             "list -d 144d:",
             "list -s 17: --all",
             "list -d ffff:",
             "list 17:00.0 17:10.0",
+            "list ens2f0 /sys/class/net/ens2f0",
+            "list ens9",
             "list 9a:00.0 9b:00.0",
             "list 10000:e3:00.0 4c:00.0",
             "list --show-cpus",
@@ -129,7 +133,29 @@ fn arm64_guest_behind_an_smmu() {
 
 #[test]
 fn machine_without_pci() {
-    check("board-no-pci", &["list", "list --show-cpus", "list 00:00.0"]);
+    check("board-no-pci", &["", "list", "list --show-cpus", "list 00:00.0"]);
+}
+
+#[test]
+fn the_program_alone_shows_the_machine_on_one_screen() {
+    let begun = std::time::Instant::now();
+    let screen = crate::common::run("--backend fake").expect_code(0);
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    let lines: Vec<&str> = screen.stdout.lines().collect();
+    assert!(lines.len() <= 23 && lines.iter().all(|line| line.chars().count() <= 80), "{}", screen.stdout);
+    for words in [
+        "0000:03:00.0 nvme1n1: 16 GT/s x4 of 32 GT/s x4",
+        "1 problem (link-speed)",
+        "node 1 (CPUs 4-7): GPUs 82:00.0; network eth0 eth1",
+        "SYNTHETIC",
+        "0000:00:02.0 ",
+        "hardware counters: 4 root ports, 4 DRAM channels",
+        "pciescope doctor --backend fake ",
+    ] {
+        assert!(screen.stdout.contains(words), "{words}:\n{}", screen.stdout);
+    }
+    let refused = crate::common::run("--backend fake list").expect_code(2);
+    assert!(refused.stderr.contains("write it behind the command"), "{}", refused.stderr);
 }
 
 #[test]

@@ -129,8 +129,13 @@ pub fn make(at: &Path, options: &Options) -> io::Result<()> {
     for device in &DEVICES {
         let target = format!("../../../{}", folder(device).display());
         link(at, &format!("sys/class/{}", device.0), &target)?;
-        if device.0.starts_with("net") {
-            put(at, &format!("{}/type", folder(device).display()), "1")?;
+        let own = folder(device).display().to_string();
+        match device.0.split_once('/') {
+            Some(("block", name)) => {
+                put(at, &format!("{own}/uevent"), &format!("DEVNAME={name}"))?;
+                link(at, &format!("{own}/subsystem"), "../../../../../../../../class/block")?;
+            }
+            _ => put(at, &format!("{own}/type"), "1")?,
         }
     }
     let events = |text: &'static str| text.lines().filter_map(|line| line.split_once(' '));

@@ -181,6 +181,8 @@ pub enum Estimate {
         logs: [f64; 2],
         /// How sure each mean is.
         errors: [Error; 2],
+        /// The variance of each mean by the assumed spread alone; `None` where the runs refute it.
+        assumed: [Option<f64>; 2],
     },
 }
 
@@ -214,6 +216,7 @@ impl Estimate {
         let sides = [a, b];
         let of_sides = sides.map(|side| side.iter().map(|run| run.value().ln()).collect::<Vec<f64>>());
         let logs = of_sides.each_ref().map(|logs| logs.iter().sum::<f64>() / logs.len() as f64);
+        let runs = of_sides.clone();
         // The assumed and the measured spread, each with its weight: one run is all assumption, ten are none. Each side
         // has its own: ten calm runs of A say nothing about how far two wild ones of B lie from each other.
         let prior = if spread > 0.0 { PRIOR } else { 0.0 };
@@ -232,8 +235,17 @@ impl Estimate {
         let errors = [of_sides[0].or(of_sides[1])?, of_sides[1].or(of_sides[0])?];
         let of_mean = |at: usize| Error { variance: errors[at].variance / sides[at].len() as f64, ..errors[at] };
         let errors = [of_mean(0), of_mean(1)];
+        // Where no side's runs lie farther apart than assumed, the interval is not wider than the assumption alone makes it.
+        let assumed = [0, 1].map(|at: usize| {
+            let side = sides[at];
+            let sampling = side.iter().map(SideFigure::variance).sum::<f64>() / side.len() as f64;
+            let of_run = spread * spread + sampling;
+            let squares = runs[at].iter().map(|log| (log - logs[at]).powi(2)).sum::<f64>();
+            let own = squares / side.len().saturating_sub(1).max(1) as f64;
+            (spread > 0.0 && own <= of_run).then_some(of_run / side.len() as f64)
+        });
         let is_known = errors.iter().all(|error| error.variance.is_finite()) && logs.iter().all(|log| log.is_finite());
-        is_known.then_some(Estimate::Runs { logs, errors })
+        is_known.then_some(Estimate::Runs { logs, errors, assumed })
     }
 
     /// The figures of A and B.
@@ -259,7 +271,10 @@ impl Estimate {
                 let runs = quantile(alpha, f64::INFINITY) * spread[0].hypot(spread[1]);
                 (b_low.hypot(a_high).hypot(runs), b_high.hypot(a_low).hypot(runs))
             }
-            Estimate::Runs { errors: [a, b], .. } => both(a.of_difference(*b).reach(alpha)),
+            Estimate::Runs { errors: [a, b], assumed: [of_a, of_b], .. } => {
+                let assumed = of_a.zip(*of_b).map(|(a, b)| a + b);
+                both(at_most(a.of_difference(*b).reach(alpha), assumed, alpha))
+            }
         };
         around(self.change(), reach)
     }
@@ -272,7 +287,7 @@ impl Estimate {
                 let runs = quantile(alpha, f64::INFINITY) * spread[1];
                 (low.hypot(runs), high.hypot(runs))
             }
-            Estimate::Runs { errors: [_, b], .. } => both(b.reach(alpha)),
+            Estimate::Runs { errors: [_, b], assumed: [_, of_b], .. } => both(at_most(b.reach(alpha), *of_b, alpha)),
         };
         around(self.values()[1].ln(), reach)
     }
@@ -297,6 +312,11 @@ impl Estimate {
     pub fn p_own_beyond(&self, limit: f64, is_below: bool) -> f64 {
         p_of(|alpha| is_beyond(self.own_bounds(alpha), limit, is_below))
     }
+}
+
+/// A reach, and not more than a variance that is taken as known gives.
+fn at_most(reach: f64, known: Option<f64>, alpha: f64) -> f64 {
+    known.map_or(reach, |variance| reach.min(quantile(alpha, f64::INFINITY) * variance.sqrt()))
 }
 
 /// The same reach below and above.
@@ -417,6 +437,30 @@ mod tests {
         assert!((p - 0.05).abs() < 1e-4 || p == 1.0, "{p}");
         assert!(estimate.p_beyond(0.5, false) < 0.05);
         assert_eq!(estimate.p_beyond(1.1, false), 1.0);
+    }
+
+    #[test]
+    fn one_more_run_like_the_others_never_widens_an_interval() {
+        let spread = 0.01;
+        let run = |log: f64| SideFigure::Mean { value: log.exp(), error: 0.0, freedom: f64::INFINITY };
+        let width = |a: usize, b: usize| {
+            let (a, b) = (vec![run(1.0); a], vec![run(1.02); b]);
+            let estimate = match (a.as_slice(), b.as_slice()) {
+                ([_], [_]) => Estimate::Singles { sides: [run(1.0), run(1.02)], spread: [spread; 2] },
+                _ => Estimate::of_runs(&a, &b, spread).unwrap(),
+            };
+            let (low, high) = estimate.bounds(0.05);
+            high - low
+        };
+        for a in 1..8 {
+            for b in 1..8 {
+                assert!(width(a + 1, b) < width(a, b) && width(a, b + 1) < width(a, b), "{a} and {b} runs");
+            }
+        }
+        // Runs that lie farther apart than assumed do.
+        let wild = [run(1.0), run(1.2)];
+        let estimate = Estimate::of_runs(&wild, &[run(1.02)], spread).unwrap();
+        assert!(estimate.bounds(0.05).1 - estimate.bounds(0.05).0 > width(1, 1));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use pciescope_core::CpuList;
 
 use super::dist::CORRELATION;
 use super::key::Better;
+use super::statistics::TESTED;
 use super::{ALPHA, Cell, CellKey, Judgement, Need, Ruling, Shape, Shift, Verdict, tally};
 use crate::style::{Tone, paint};
 use crate::table::layout::{Column, Left, Right, Rows, wrap};
@@ -109,13 +110,13 @@ fn joined(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// The worst group with its two main changes.
 /// The verdict in one line, without colours; `None` where nothing could be compared.
 pub(crate) fn headline(judgement: &Judgement) -> Option<String> {
     let worst = by_weight(judgement.overall()).into_iter().next()?;
     Some(format!("{}: {}", worst.verdict.word().to_uppercase(), in_short(worst)))
 }
 
+/// The worst group with its two main changes, and why it differs or what would decide.
 fn worst_line(worst: &Cell) -> Vec<String> {
     let word = worst.verdict.word().to_uppercase();
     let tone = match (worst.is_worse, worst.verdict.is_alarm()) {
@@ -123,7 +124,9 @@ fn worst_line(worst: &Cell) -> Vec<String> {
         (false, true) => Tone::Doubt,
         (false, false) => Tone::Good,
     };
-    let mut lines = wrap(&in_short(worst), BRIEF, &format!("  {word}: "), "    ");
+    let need = worst.shifts.first().and_then(|shift| shift.need).filter(|_| worst.verdict == Verdict::Unclear);
+    let need = need.map_or_else(String::new, |need| format!("; {}", help(need)));
+    let mut lines = wrap(&(in_short(worst) + &need), BRIEF, &format!("  {word}: "), "    ");
     lines[0] = lines[0].replacen(&word, &paint(tone, &word), 1);
     lines
 }
@@ -139,7 +142,9 @@ fn in_short(worst: &Cell) -> String {
                 .join(", ")
         }
     };
-    format!("{}: {short}", worst.key.title())
+    let is_hidden = worst.verdict == Verdict::Differs && worst.shifts.iter().all(|shift| !shift.verdict.is_alarm());
+    let form = worst.shape.filter(|_| is_hidden).map(|shape| format!("{}; ", form(&shape)));
+    format!("{}: {}{short}", worst.key.title(), form.unwrap_or_default())
 }
 
 /// A row of a table: a statistic of a cell, and in the first row of a cell its shape.
@@ -189,7 +194,8 @@ fn columns<'j>(rows: &[StatisticRow<'j>], shown: usize, is_brief: bool) -> Vec<S
         }),
         ("Verdict", width(7), Left, &|row| {
             let is_hidden = row.shape.is_some_and(|shape| shape.is_alarm) && !row.shift.verdict.is_alarm();
-            format!("{}{}", row.shift.verdict.word(), if is_hidden { " (form differs)" } else { "" })
+            let why = if is_hidden { " (form differs)" } else { why_unclear(row) };
+            format!("{}{why}", row.shift.verdict.word())
         }),
     ];
     let differs = |column: &Column<StatisticRow<'j>>| rows.iter().any(|row| column.3(row) != column.3(&rows[0]));
@@ -199,6 +205,17 @@ fn columns<'j>(rows: &[StatisticRow<'j>], shown: usize, is_brief: bool) -> Vec<S
     let wanted: Vec<Column<StatisticRow<'j>>> = key.chain(figures.into_iter().filter(is_shown)).collect();
     let table = Rows::of(rows.iter().take(shown).copied()).columns(&wanted);
     if is_brief { table.lines() } else { table.without_empty().lines() }
+}
+
+/// Why a change that its interval tells from the margin is no alarm.
+fn why_unclear(row: &StatisticRow) -> &'static str {
+    let StatisticRow { cell, shift, .. } = row;
+    let is_beyond = shift.low.is_some_and(|low| low > shift.margin) || shift.high.is_some_and(|high| high < -shift.margin);
+    match shift.verdict == Verdict::Unclear && is_beyond {
+        true if cell.key.is_histogram && !TESTED.iter().any(|(name, _)| shift.name == *name) => " (not tested)",
+        true => " (may be chance: many are compared)",
+        false => "",
+    }
 }
 
 /// Cells that are worth a line: losses that both sides are free of are not.
@@ -307,18 +324,18 @@ fn reason(cell: &Cell) -> String {
     }
     let Some(first) = cell.shifts.first() else { return "too few samples for any statistic.".to_owned() };
     match (cell.verdict, cell.shape) {
-        (Verdict::Differs, Some(shape)) => format!(
-            "the form changed: {:.1} % of the samples lie {} than the margin explains, {} {}.",
-            shape.displaced.abs() * 100.0,
-            if shape.displaced > 0.0 { "higher" } else { "lower" },
-            name(first),
-            change(cell, first, true)
-        ),
+        (Verdict::Differs, Some(shape)) => format!("{}, {} {}.", form(&shape), name(first), change(cell, first, true)),
         _ => {
             let need = first.need.map_or_else(String::new, |need| format!("; {}", help(need)));
             format!("{} {}{need}.", name(first), change(cell, first, true))
         }
     }
+}
+
+/// How the form of a distribution changed.
+fn form(shape: &Shape) -> String {
+    let (share, to) = (shape.displaced.abs() * 100.0, if shape.displaced > 0.0 { "higher" } else { "lower" });
+    format!("the form changed: {share:.1} % of the samples lie {to} than the margin explains")
 }
 
 fn name(shift: &Shift) -> &str {

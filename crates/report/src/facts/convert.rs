@@ -11,7 +11,7 @@ use super::{Fact, Facts};
 use crate::model::{Section, metric};
 use crate::style::{Tone, paint};
 use crate::table::layout::{Align, Columns};
-use crate::text::{clean, thousands};
+use crate::text::{clean, counted, thousands};
 
 pub(super) fn facts(section: &Section) -> Facts {
     let all: Vec<(&Record, &Kernel)> =
@@ -27,7 +27,7 @@ pub(super) fn facts(section: &Section) -> Facts {
         (low, high) => format!("{low} to {high} threads"),
     };
     let names: std::collections::BTreeSet<&str> = all.iter().map(|(_, kernel)| kernel.name.as_str()).collect();
-    let mut facts = Facts::of(section, &format!("Conversion of samples: {} kernels, {on}", names.len()));
+    let mut facts = Facts::of(section, &format!("Conversion of samples: {}, {on}", counted(names.len(), "kernel")));
     for size in sizes.iter().rev().take(2) {
         let of_size = all.iter().filter(|(record, _)| metric(record, "samples") == Some(*size as f64));
         let shares: Vec<(f64, &str)> = of_size
@@ -35,11 +35,14 @@ pub(super) fn facts(section: &Section) -> Facts {
             .collect();
         let low = shares.iter().min_by(|a, b| a.0.total_cmp(&b.0));
         if let (Some(low), Some(high)) = (low, shares.iter().max_by(|a, b| a.0.total_cmp(&b.0))) {
+            // The ceiling is a loop over as many bytes: for few of them that of a cache.
+            let share = match (format!("{:.0}", low.0), format!("{:.0}", high.0)) {
+                (low, high) if low == high => format!("{low} %"),
+                (low, high) => format!("{low} to {high} %"),
+            };
             facts.lines.push(format!(
-                "{} samples: {:.0} to {:.0} % of what memory carries (least: {})",
+                "{} samples: {share} of a loop that only moves the bytes (least: {})",
                 thousands(*size),
-                low.0,
-                high.0,
                 clean(low.1)
             ));
         }
@@ -47,7 +50,7 @@ pub(super) fn facts(section: &Section) -> Facts {
     let judged = all.iter().filter_map(|(record, _)| metric(record, "wrong"));
     let (rows, wrong) = judged.fold((0, 0), |(rows, wrong), value| (rows + 1, wrong + usize::from(value > 0.0)));
     facts.lines.push(match wrong {
-        0 => format!("{}: all {rows} rows agree with exact arithmetic", paint(Tone::Good, "right")),
+        0 => format!("{}: {} with exact arithmetic", paint(Tone::Good, "right"), are(rows, "row", "agrees")),
         wrong => paint(Tone::Bad, &format!("WRONG: {wrong} of {rows} rows deviate from exact arithmetic")),
     });
     facts.mark_section(section);

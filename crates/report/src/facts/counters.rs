@@ -14,7 +14,7 @@ use crate::model::{self, Section, source_name};
 use crate::style::{Tone, paint};
 use crate::table::counters::{CHANNEL, PORT, Row, others, rows, states};
 use crate::table::layout::{Columns, Left, Right, Rows};
-use crate::text::{clean, counted, cut, figure, rate, thousands};
+use crate::text::{clean, counted, cut, figure, first_of, rate, thousands};
 
 /// Rows below a heading before it is written again.
 const HEAD_EVERY: usize = 20;
@@ -44,13 +44,13 @@ pub(super) fn facts(section: &Section) -> Facts {
 /// The rows of each interval as it comes.
 #[derive(Debug, Default)]
 pub struct Intervals {
-    /// Rows below the last heading; `None` before the first.
-    rows: Option<usize>,
+    /// Lines since the last heading; `None` before the first.
+    lines: Option<usize>,
 }
 
 impl Intervals {
-    /// The rows of one interval's records: ports with traffic, memory, how many ports are idle, and what was asked for by
-    /// name. Ends with a newline.
+    /// The rows of one interval's records: ports with traffic, memory, and what was asked for by name; one line that says
+    /// so where nothing moves. Ends with a newline.
     pub fn next(&mut self, records: &[Record]) -> String {
         let end_s = records.iter().filter_map(|record| record.interval).map(|interval| interval.end_ns).max();
         let all = rows(&records.iter().collect::<Vec<_>>());
@@ -67,24 +67,22 @@ impl Intervals {
         if !columns.rows().is_empty() {
             let mut table = columns.lines().into_iter();
             let head = table.next().unwrap_or_default();
-            if self.rows.is_none_or(|rows| rows >= HEAD_EVERY) {
+            if self.lines.is_none_or(|lines| lines >= HEAD_EVERY) {
                 lines.push(paint(Tone::Dim, &format!("{:>8}  {head}{unreal}", "Time(s)")));
-                self.rows = Some(0);
+                self.lines = Some(0);
             }
             lines.extend(table.enumerate().map(|(number, row)| match number {
                 0 => format!("{time:>8}  {row}"),
                 _ => format!("{:>8}  {row}", ""),
             }));
         } else {
-            lines.push(paint(Tone::Dim, &format!("{time:>8} s{unreal}")));
-        }
-        if view.idle() > 0 {
-            lines.push(paint(Tone::Dim, &format!("{:>8}  {}", "", counted(view.idle(), "idle port"))));
+            let idle = if view.idle() > 0 { format!("  {}", counted(view.idle(), "idle port")) } else { String::new() };
+            lines.push(paint(Tone::Dim, &format!("{time:>8}{idle}{unreal}")));
         }
         for table in [states(&all), others(&all)].into_iter().flatten() {
             lines.extend(table.lines());
         }
-        self.rows = Some(self.rows.unwrap_or(0) + lines.len());
+        self.lines = self.lines.map(|before| before + lines.len());
         lines.into_iter().map(|line| line + "\n").collect()
     }
 }
@@ -309,20 +307,20 @@ fn is_idle(row: &Row) -> bool {
     traffic::is_idle(rates, errors(row)) && row.record.error.is_none()
 }
 
-/// The first device below a port, and how many more there are. The domain is left out where it is the first.
-fn below(row: &Row) -> String {
+/// The first device below a port by its name, else by its address, and how many more there are. The domain 0 is left out.
+pub(super) fn below(row: &Row) -> String {
+    let all: Vec<String> = row.instance.below.iter().flat_map(|below| below.devices.clone()).collect();
     let Some(first) = row.instance.below.first() else {
-        let is_function = row.instance.scope == "function";
-        return if is_function { row.driver() } else { String::new() };
+        return if row.instance.scope == "function" { row.called() } else { String::new() };
     };
     let bdf = first.bdf.to_string();
     let bdf = without_domain(&bdf);
-    let name = first.driver.as_deref().unwrap_or(&first.name);
+    let words = first.driver.as_deref().unwrap_or(&first.name);
     let more = match row.instance.below.len() {
         1 => String::new(),
         several => format!(" +{}", several - 1),
     };
-    format!("{bdf} {}{more}", clean(name))
+    first_of(&all).unwrap_or_else(|| format!("{bdf} {}{more}", clean(words)))
 }
 
 /// An address without its domain where that is 0.

@@ -200,29 +200,46 @@ fn references(part: &Section, median: f64) -> Vec<(Tone, String)> {
         let high = part.range("best_published_high_ns").map_or(best, |range| range.1);
         let band = if high > best { format!("{best:.0} ns ({best:.0} to {high:.0})") } else { duration(best) };
         let times = median / best;
+        let far = match times {
+            _ if times >= 2.0 => format!("{times:.1} times"),
+            _ if times >= 1.0 => format!("{:.0} % above", (times - 1.0) * 100.0),
+            _ => format!("{:.0} % below", (1.0 - times) * 100.0),
+        };
         let tone = match is_real {
             true if times < FAR_FROM_BEST.limit => Tone::Good,
             true => Tone::Doubt,
             false => Tone::Plain,
         };
-        (tone, format!("{times:.2} times {band}, the best published for as many hops"))
+        (tone, format!("{far} the best published figure for as many hops, {band}"))
     });
     floor.into_iter().chain(best).collect()
 }
 
-/// The first of the references in a line, or what a figure without any stands for.
+/// The first of the references, the wire's floor and the link in a line; what is not of hardware has only the link. Of a
+/// posted write what its figure stands for.
 fn compared(section: &Section, headline: Option<&Headline>) -> Option<String> {
     let first = headline.and_then(|headline| references(section, headline.median_ns).into_iter().next());
-    let Some((tone, words)) = first else {
-        let cost = "what a posted write costs the CPU; it says nothing of the arrival";
-        return (section.test() == "mmio-write").then(|| cost.to_owned());
-    };
-    Some(match tone {
+    let first = first.filter(|(tone, _)| *tone != Tone::Plain).map(|(tone, words)| match tone {
         Tone::Bad => paint(tone, &format!("invalid: the median is {words}")),
         Tone::Good => format!("{}: {words}", paint(tone, "good")),
-        Tone::Doubt => format!("{}: {words}", paint(tone, "slow")),
-        _ => words,
-    })
+        _ => format!("{}: {words}", paint(tone, "slow")),
+    });
+    let cost = "what a posted write costs the CPU; it says nothing of the arrival";
+    let first = first.or_else(|| (section.test() == "mmio-write").then(|| cost.to_owned()));
+    let floor = section.range("floor_wire_ns").filter(|_| section.is_real());
+    let floor = floor.map(|(floor, _)| format!("wire's floor {}", duration(floor)));
+    let link = section.first().device.as_ref().and_then(|device| device.link).filter(|link| link.width > 0);
+    let link = link.map(|link| {
+        let most = (link.max_speed_gts, link.max_width);
+        let of = if most == (link.speed_gts, link.width) {
+            String::new()
+        } else {
+            format!(" (of {} GT/s x{})", most.0, most.1)
+        };
+        format!("link {} GT/s x{}{of}", link.speed_gts, link.width)
+    });
+    let parts: Vec<String> = first.into_iter().chain(floor).chain(link).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// The NUMA node of a CPU of the section.
@@ -240,6 +257,10 @@ fn per_cpu(section: &Section, control: Option<&Section>, below: &mut Option<Stri
     let software = control.map(|control| control.merged_by(name, cpu_of)).unwrap_or_default();
     let medians = || rows.iter().filter_map(|(_, h)| h.median_ns());
     let (best, worst) = (medians().fold(f64::INFINITY, f64::min), medians().fold(0.0, f64::max));
+    if let Some(columns) = per_node(section, name).filter(|_| rows.len() > MOST_ROWS && !is_irq) {
+        *below = Some(format!("each NUMA node of {} CPUs; --all shows every CPU", rows.len()));
+        return columns;
+    }
     let shown = ends(&rows, (MOST_ROWS, END), |(_, h)| h.median_ns().unwrap_or(f64::INFINITY));
     if shown.len() < rows.len() {
         *below = Some(format!("the {END} fastest and {END} slowest of {} CPUs; --all shows every one", rows.len()));
@@ -254,7 +275,7 @@ fn per_cpu(section: &Section, control: Option<&Section>, below: &mut Option<Stri
     let columns = Rows::of(shown.into_iter().map(|place| &rows[place])).columns(&[
         ("CPU", 4, Right, &|(cpu, _)| cpu.to_string()),
         ("Node", 4, Right, &|(cpu, _)| node(section, *cpu)),
-        ("Samples", 7, Right, &|(_, h)| h.count().to_string()),
+        ("Samples", 7, Right, &|(_, h)| thousands(h.count())),
         ("Median(us)", 10, Right, &|(_, h)| us(h.median_ns())),
         ("P99(us)", 8, Right, &|(_, h)| us(h.percentile_ns(99.0))),
         ("P99.9(us)", 9, Right, &|(_, h)| us(h.percentile_ns(99.9).filter(|_| !is_irq))),
@@ -267,11 +288,41 @@ fn per_cpu(section: &Section, control: Option<&Section>, below: &mut Option<Stri
     columns.without_empty()
 }
 
+/// A row for each NUMA node, where there are several.
+fn per_node(section: &Section, name: &str) -> Option<Columns> {
+    let nodes: BTreeSet<Option<u32>> = section.cpus().iter().map(|cpu| cpu.node).collect();
+    let part = |node: &u32| {
+        let mut part = section.clone();
+        part.records.retain(|record| record.cpu.as_ref().is_some_and(|cpu| cpu.node == Some(*node)));
+        part
+    };
+    let parts: Vec<(u32, Section)> =
+        nodes.iter().copied().collect::<Option<Vec<u32>>>()?.into_iter().map(|node| (node, part(&node))).collect();
+    let rows = parts.iter().map(|(node, part)| (node, Headline::of(&part.records, name), part.merged(name)));
+    let end = |headline: &Option<Headline>, place: fn(&[(u32, f64)]) -> Option<&(u32, f64)>| {
+        let found = headline.as_ref().and_then(|headline| place(&headline.by_cpu));
+        found.map_or_else(|| "-".to_owned(), |(cpu, ns)| format!("{} (CPU {cpu})", us(Some(*ns))))
+    };
+    let columns = Rows::of(rows).columns(&[
+        ("Node", 4, Right, &|(node, ..)| node.to_string()),
+        ("CPUs", 4, Right, &|(_, headline, _)| {
+            headline.as_ref().map_or(0, |headline| headline.by_cpu.len()).to_string()
+        }),
+        ("Samples", 9, Right, &|(.., h)| thousands(h.count())),
+        ("Median(us)", 10, Right, &|(_, headline, _)| us(headline.as_ref().map(|headline| headline.median_ns))),
+        ("P99(us)", 8, Right, &|(.., h)| us(h.percentile_ns(99.0))),
+        ("Worst(us)", 9, Right, &|(.., h)| us(h.max_ns())),
+        ("Fastest(us)", 15, Right, &|(_, headline, _)| end(headline, <[_]>::first)),
+        ("Slowest(us)", 15, Right, &|(_, headline, _)| end(headline, <[_]>::last)),
+    ]);
+    (parts.len() > 1).then_some(columns)
+}
+
 fn per_hop(hops: &BTreeMap<Hop, Histogram>, medians: &[(Hop, Option<f64>)]) -> Columns {
     let columns = Rows::of(hops.iter().zip(with_steps(medians.iter().map(|one| one.1)))).columns(&[
         ("Hop", 3, Right, &|(((hop, _), _), _)| hop.to_string()),
         ("Function", 12, Left, &|(((_, bdf), _), _)| bdf.map(|bdf| bdf.to_string()).unwrap_or_default()),
-        ("Samples", 8, Right, &|((_, h), _)| h.count().to_string()),
+        ("Samples", 8, Right, &|((_, h), _)| thousands(h.count())),
         ("Median(us)", 8, Right, &|(_, (median, _))| us(*median)),
         ("Step(us)", 8, Right, &|(_, (_, step))| step.clone()),
         ("P99(us)", 8, Right, &|((_, h), _)| us(h.percentile_ns(99.0))),

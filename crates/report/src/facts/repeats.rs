@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use pciescope_core::{Metric, Record};
 
 use super::Facts;
-use super::counters::{View, value};
+use super::counters::{View, below, value};
 use crate::model;
 use crate::print::terminal;
-use crate::table::counters::{CHANNEL, Id, PORT, Row, rows};
+use crate::table::counters::{CHANNEL, INTERRUPTS, Id, PORT, Row, rows};
 use crate::table::layout::{Left, Right, Rows};
 use crate::text::{clean, counted, figure};
 
@@ -34,14 +34,18 @@ pub fn repeats(records: &[Record]) -> String {
         times.push(all.iter().map(|row| row.seconds).fold(0.0, f64::max));
         let view = View::of(&all);
         let mut put = |row: &Row, name: &str, words: &str, unit: &str, value: f64| {
-            let mark = if unit == "MB/s" && model::counted_by(row.record).is_accounting() { ">=" } else { "" };
+            let is_least = row.metrics.get(name).is_some_and(|metric| metric.at_least);
+            let is_account = unit == "MB/s" && model::counted_by(row.record).is_accounting();
+            let mark = if is_least || is_account { ">=" } else { "" };
             let key = (row.id(), name.to_owned());
             if !figures.contains_key(&key) {
                 order.push(key.clone());
             }
+            let device =
+                Some(below(row)).filter(|text| !text.is_empty()).map_or(String::new(), |text| format!(" ({text})"));
             let new = |key: &(Id, String)| {
                 let row = names.get(&key.0).cloned().unwrap_or_else(|| row.name());
-                (format!("{row} {words}"), unit.to_owned(), Vec::new(), mark)
+                (format!("{row} {words}{device}"), unit.to_owned(), Vec::new(), mark)
             };
             figures.entry(key).or_insert_with_key(new).2.push(value);
         };
@@ -53,8 +57,10 @@ pub fn repeats(records: &[Record]) -> String {
             }
         }
         let is_named = |row: &&Row| row.instance.scope == "pmu" || !(row.has_any(&PORT) || row.has_any(&CHANNEL));
+        // Functions that moved nothing have interrupts all the same: noise beside the traffic of others.
+        let is_noise = |name: &str| INTERRUPTS.contains(&name) && !view.links.is_empty();
         for row in all.iter().filter(is_named) {
-            for (name, Metric { value, unit, .. }) in &row.metrics {
+            for (name, Metric { value, unit, .. }) in row.metrics.iter().filter(|(name, _)| !is_noise(name)) {
                 put(row, name, &clean(name), unit, *value);
             }
         }
@@ -63,6 +69,9 @@ pub fn repeats(records: &[Record]) -> String {
     let mut facts = Facts { title: format!("{} of the command", counted(runs.len(), "run")), ..Facts::default() };
     facts.lines.push(format!("elapsed {mean:.4} s +- {spread:.2} % (standard deviation)"));
     let (is_synthetic, is_emulated) = (records.iter().any(model::is_synthetic), records.iter().any(model::is_emulated));
+    if figures.values().any(|figure| !figure.3.is_empty()) {
+        facts.lines.push(">= marks a lower bound: kernel accounting, or a counter that reached its end".to_owned());
+    }
     facts.mark(is_synthetic, is_emulated, crate::table::EMULATED);
     let rows = order.iter().filter_map(|key| {
         let (name, unit, values, mark) = figures.get(key)?;
@@ -71,7 +80,7 @@ pub fn repeats(records: &[Record]) -> String {
     });
     let show = |value: f64, unit: &str, mark: &str| match unit {
         "MB/s" => format!("{mark}{value:.2}"),
-        _ => figure(value),
+        _ => format!("{mark}{}", figure(value)),
     };
     let end = |values: &[f64], of: fn(f64, f64) -> f64| values.iter().copied().reduce(of).unwrap_or(f64::NAN);
     let columns = Rows::of(rows).columns(&[

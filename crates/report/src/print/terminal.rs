@@ -12,7 +12,7 @@ pub use crate::facts::{Intervals, repeats};
 use crate::model;
 use crate::style::{Tone, paint, without_colours};
 use crate::table::layout::wrap;
-use crate::text::clean;
+use crate::text::{clean, counted};
 
 /// Upper limit of warnings that stand in full.
 const WARNINGS: usize = 3;
@@ -21,9 +21,35 @@ const ERRORS: usize = 5;
 
 /// The facts of all sections, each with its table, then warnings and errors. Ends with a newline, or is empty.
 pub fn render(records: &[Record]) -> String {
+    of_sections(records) + &notices(records)
+}
+
+/// [`render`] without the errors: of a run that has just ended the program says them itself.
+pub fn answer(records: &[Record]) -> String {
+    of_sections(records) + &warnings(records)
+}
+
+fn of_sections(records: &[Record]) -> String {
     let all = facts::of_sections(&model::sections(records));
     let texts: Vec<String> = all.iter().map(|(_, facts)| text(facts)).collect();
-    texts.join("\n") + &notices(records)
+    texts.join("\n")
+}
+
+/// The facts of the first section in at most so many lines of 80 columns; of its table as many rows as fit.
+pub fn brief(records: &[Record], most: usize) -> Vec<String> {
+    let all = facts::of_sections(&model::sections(records));
+    let Some((_, facts)) = all.first() else { return Vec::new() };
+    let mut lines: Vec<String> = std::iter::once(facts.title.clone()).chain(facts.lines.iter().cloned()).collect();
+    let table = facts.table.as_ref().map(|table| table.lines()).unwrap_or_default();
+    let room = most.saturating_sub(lines.len());
+    let more = if table.len() > room { (table.len() + 1).saturating_sub(room) } else { 0 };
+    let shown = table.len() - more.min(table.len());
+    // A heading alone says nothing.
+    if shown > 1 {
+        lines.extend(table.into_iter().take(shown));
+        lines.extend((more > 0).then(|| format!("and {}", counted(more, "more row"))));
+    }
+    lines
 }
 
 pub(crate) fn text(facts: &Facts) -> String {
@@ -55,7 +81,15 @@ fn broken(line: &str) -> Vec<String> {
 /// The warnings and errors of records, each once, in lines of 80 columns; of many warnings the first. Empty, or ends with a
 /// newline.
 pub fn notices(records: &[Record]) -> String {
-    let all = model::notices(records);
+    listed(model::notices(records))
+}
+
+/// The warnings alone, as [`notices`] has them.
+pub fn warnings(records: &[Record]) -> String {
+    listed(model::notices(records).into_iter().filter(|notice| !notice.is_error).collect())
+}
+
+fn listed(all: Vec<model::Notice>) -> String {
     let mut text = String::new();
     let mut put = |tone: Tone, word: &str, notice: &model::Notice| {
         let times = if notice.count > 1 { format!(" ({} records)", notice.count) } else { String::new() };

@@ -8,7 +8,7 @@ use pciescope_core::{Bdf, Instance, Metric, Record, traffic};
 
 use super::Page;
 use super::layout::{Columns, Left, Right, Rows};
-use crate::text::{clean, figure};
+use crate::text::{clean, figure, first_of, rate};
 
 /// The tables of records of counters; several of one instance are its intervals and are joined.
 pub(super) fn tables(out: &mut Page, records: &[&Record]) {
@@ -154,11 +154,16 @@ impl Row<'_> {
         names.iter().any(|name| self.metrics.contains_key(*name))
     }
 
-    /// The function's driver, else its name.
-    pub(crate) fn driver(&self) -> String {
-        let device = self.record.device.as_ref();
-        let words = device.map(|device| device.driver.as_deref().unwrap_or(&device.name));
-        words.map_or_else(|| "-".to_owned(), clean)
+    /// The names of the function's devices, else its driver, else its own name.
+    pub(crate) fn called(&self) -> String {
+        let Some(device) = self.record.device.as_ref() else { return "-".to_owned() };
+        let words = || clean(device.driver.as_deref().unwrap_or(&device.name));
+        first_of(&device.devices).unwrap_or_else(words)
+    }
+
+    /// The function that it counts at, else its name.
+    fn place(&self) -> String {
+        self.bdf().map_or_else(|| self.name(), |bdf| bdf.to_string())
     }
 
     pub(crate) fn name(&self) -> String {
@@ -183,7 +188,7 @@ pub(crate) const PORT: [&str; 4] = ["rx_bytes_per_s", "tx_bytes_per_s", "rx_link
 const ERRORS: [&str; 4] = ["layer1_errors", "layer2_errors", "layer3_errors", "aer_errors"];
 /// What [`ERRORS`] of the kernel's account are made of.
 const REPORTS: [&str; 3] = ["correctable_errors", "nonfatal_errors", "fatal_errors"];
-const INTERRUPTS: [&str; 2] = ["interrupts", "interrupts_per_s"];
+pub(crate) const INTERRUPTS: [&str; 2] = ["interrupts", "interrupts_per_s"];
 const RETRIES: [&str; 2] = ["naks", "retries"];
 pub(crate) const CHANNEL: [&str; 5] =
     ["read_bytes_per_s", "write_bytes_per_s", "total_bytes_per_s", "peak_share", "cycles_per_s"];
@@ -255,7 +260,7 @@ fn links(out: &mut Page, title: &str, what: &str, rows: &[&Row]) {
         ("Irq/s", 5, Right, &|row| row.cell("interrupts_per_s", |value| format!("{value:.0}"))),
         ("Below it", 8, Left, &|row| match &row.record.error {
             Some(error) => format!("error: {}", clean(&error.code)),
-            None if row.instance.scope == "function" => row.driver(),
+            None if row.instance.scope == "function" => row.called(),
             None if row.instance.below.is_empty() => "-".to_owned(),
             None => row.instance.below.iter().map(below).collect::<Vec<_>>().join(", "),
         }),
@@ -263,12 +268,10 @@ fn links(out: &mut Page, title: &str, what: &str, rows: &[&Row]) {
     out.table(columns.without_empty());
 }
 
-/// A device in few words: address, driver or name.
+/// A device in few words: address, and name, driver or what it is.
 fn below(below: &pciescope_core::Below) -> String {
-    match &below.driver {
-        Some(driver) => format!("{} {}", below.bdf, clean(driver)),
-        None => format!("{} {}", below.bdf, clean(&below.name)),
-    }
+    let words = first_of(&below.devices).or_else(|| below.driver.as_deref().map(clean));
+    format!("{} {}", below.bdf, words.unwrap_or_else(|| clean(&below.name)))
 }
 
 /// The shares of time that links were in each state; `None` where nobody counted them.
@@ -336,10 +339,14 @@ pub(crate) fn others(rows: &[Row]) -> Option<Columns> {
         ("Unit", 7, Left, &|(.., metric)| clean(&metric.unit)),
         ("Per s", 14, Right, &|(row, name, metric)| {
             let per_s = is_amount(name, &metric.unit) && row.seconds > 0.0;
-            if per_s { format!("{:.1}", metric.value / row.seconds) } else { "-".to_owned() }
+            match metric.unit.as_str() {
+                _ if !per_s => "-".to_owned(),
+                "bytes" => rate(metric.value / row.seconds),
+                _ => format!("{:.1}", metric.value / row.seconds),
+            }
         }),
         ("Run(%)", 6, Right, &|(row, name, _)| row.running(std::iter::once(*name))),
-        ("What", 4, Left, &|(row, name, _)| format!("{} {}", row.name(), clean(name))),
+        ("What", 4, Left, &|(row, name, _)| format!("{} {}", row.place(), clean(name))),
     ]);
     (!columns.rows().is_empty()).then(|| columns.without_empty())
 }

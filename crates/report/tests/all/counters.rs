@@ -80,6 +80,7 @@ fn records() -> Vec<Record> {
             bdf: "0000:02:00.0".parse().unwrap(),
             name: "A disk\u{1b}".to_owned(),
             driver: Some("nvme".to_owned()),
+            devices: Vec::new(),
         };
         disk.instance.as_mut().unwrap().below = vec![below];
         all.push(disk);
@@ -211,7 +212,8 @@ fn a_driver_that_is_bound_meanwhile_is_no_second_port() {
     for (number, record) in records.iter_mut().enumerate() {
         let driver = if number < 2 { None } else { Some("nvme".to_owned()) };
         let bdf = "0000:02:00.0".parse().unwrap();
-        record.instance.as_mut().unwrap().below = vec![Below { bdf, name: "A disk".to_owned(), driver }];
+        record.instance.as_mut().unwrap().below =
+            vec![Below { bdf, name: "A disk".to_owned(), driver, devices: Vec::new() }];
     }
     let text = table::render(&records, &table::Options::default());
     assert_eq!(text.matches("0000:00:02.0").count(), 1, "{text}");

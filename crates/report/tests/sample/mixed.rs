@@ -46,7 +46,12 @@ pub fn counters(running: Option<f64>) -> Vec<Record> {
         record.instance = Some(Instance {
             scope: "port".to_owned(),
             pmu: Some(format!("dwc_rootport_{}", &bdf[5..7])),
-            below: vec![Below { bdf: below.parse().unwrap(), name: "Example device".to_owned(), driver: None }],
+            below: vec![Below {
+                bdf: below.parse().unwrap(),
+                name: "Example device".to_owned(),
+                driver: None,
+                devices: Vec::new(),
+            }],
             ..Instance::default()
         });
         record.interval = interval;

@@ -96,8 +96,10 @@ export const linkWords = (link, best) => {
   if (!link.width) return "down";
   return `${of(link.speed_gts, best?.speed_gts)} GT/s x${of(link.width, best?.width)}`;
 };
+// A function by what programs call it, else by its driver or name.
+export const called = (one) => (one.devices || []).join(", ") || one.driver || one.name;
 export const belowWords = (port) => (port.error ? `error: ${port.error.code}`
-  : (port.below || []).map((b) => `${b.bdf} ${b.driver || b.name}`).join(", ") || "-");
+  : (port.below || []).map((b) => `${b.bdf} ${called(b)}`).join(", ") || (port.devices || []).join(", ") || "-");
 export const mostState = (states) => {
   const found = Object.entries(states || {}).filter(([, v]) => isNumber(v)).sort((a, b) => b[1] - a[1])[0];
   return found ? `${stateName(found[0])} ${percent(found[1] * 100)} %` : "-";

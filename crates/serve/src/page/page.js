@@ -71,8 +71,8 @@ const rowOf = (port) => {
   return row;
 };
 
-const words = (port) => [title(port), port.source, port.pmu, port.name, port.driver, linkWords(port.link, port.possible),
-  ...(port.below || []).flatMap((b) => [b.bdf, b.name, b.driver])].filter(Boolean).join(" ").toLowerCase();
+const words = (port) => [title(port), port.source, port.pmu, port.name, port.driver, ...(port.devices || []), linkWords(port.link, port.possible),
+  ...(port.below || []).flatMap((b) => [b.bdf, b.name, b.driver, ...(b.devices || [])])].filter(Boolean).join(" ").toLowerCase();
 const listed = () => {
   const wanted = view.filter.toLowerCase().split(/\s+/).filter(Boolean);
   const found = ownPorts().filter((port) => { const text = words(port); return wanted.every((word) => text.includes(word)); });
@@ -172,7 +172,7 @@ const paintZoom = (port) => {
   at("no-events").hidden = events.length > 0;
   at("events").tBodies[0].replaceChildren(...events.slice(0, 50).map((r) => make("tr", {},
     make("td", { class: "left" }, clock(r.time_ms)), make("td", {}, count(errorSum(r, port.id))), make("td", { class: "left" }, errorsOf(r, port.id)))));
-  const below = (port.below || []).map((b) => [b.bdf, b.name, b.driver ? `(${b.driver})` : ""].filter(Boolean).join(" "));
+  const below = (port.below || []).map((b) => [b.bdf, ...(b.devices || []), b.name, b.driver ? `(${b.driver})` : ""].filter(Boolean).join(" "));
   at("below").replaceChildren(...(below.length ? below : ["Nothing, or not known."]).map((text) => make("li", {}, text)));
 };
 
@@ -229,7 +229,7 @@ const paintDevices = () => {
     make("td", left, d.bdf), make("td", left, d.port || "-"),
     make("td", d.is_downtrained ? { class: "left bad" } : left, linkWords(d.link)
       + (d.is_downtrained ? ` (can ${d.link.max_speed_gts} GT/s x${d.link.max_width})` : "")),
-    make("td", left, aer(d.errors)), make("td", left, d.driver || "-"), make("td", left, `${d.class}: ${d.name}`))));
+    make("td", left, aer(d.errors)), make("td", left, d.driver || "-"), make("td", left, [...(d.devices || []), `${d.class}: ${d.name}`].join(" ")))));
   at("warnings").replaceChildren(...feed.warnings.map((w) => make("li", {}, make("code", {}, w.code), ` ${w.text}`, w.hint ? ` What to do: ${w.hint}` : "")));
   at("warnings").hidden = !feed.warnings.length;
 };

@@ -1,5 +1,5 @@
 // The machine as a picture: root ports, switches, devices, and on each link its speed, its width and the traffic now.
-import { NS, at, busy, draw, feed, isNumber, last, linkWords, own, ownPorts, portOf, rate, share, sign, title } from "./known.js";
+import { NS, at, busy, called, draw, feed, isNumber, last, linkWords, own, ownPorts, portOf, rate, share, sign, title } from "./known.js";
 
 const ROW = 42;
 const MOST = 64;
@@ -12,15 +12,15 @@ const gather = () => {
   const join = (above, id) => { if (above !== id && !node(id).parent) { node(id).parent = above; node(above).below.add(id); } };
   for (const port of ownPorts()) {
     const id = port.bdf || port.id;
-    Object.assign(node(id), { name: title(port), words: port.driver || port.name, link: port.link, port });
+    Object.assign(node(id), { name: title(port), words: called(port), link: port.link, port });
   }
   for (const d of feed.devices) {
-    Object.assign(node(d.bdf), { words: d.driver || d.name, link: d.link });
+    Object.assign(node(d.bdf), { words: called(d), link: d.link });
     [...(own(feed.paths, d.bdf) || (d.port ? [d.port] : [])), d.bdf].reduce((above, id) => { join(above, id); return id; });
   }
   for (const port of feed.ports) for (const b of port.below || []) {
     join(port.bdf || port.id, b.bdf);
-    node(b.bdf).words ||= b.driver || b.name;
+    node(b.bdf).words ||= called(b);
   }
   return nodes;
 };

@@ -4,6 +4,7 @@ use std::ops::Add;
 
 use pciescope_catalogue::is_state;
 use pciescope_core::live::{Figure, Source};
+use pciescope_core::text::first_of;
 use pciescope_core::{Function, Link, joined};
 use ratatui::style::Style;
 
@@ -204,8 +205,10 @@ fn draw_row(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, row: &Row, colu
         return;
     };
     let end = pen.put(1, y, columns.name, &name, Style::new());
-    if let Some(driver) = source.port.as_ref().and_then(|port| port.driver.as_deref()).filter(|_| columns.name > 20) {
-        pen.put(end + 1, y, (columns.name + 1).saturating_sub(end + 1), &clean(driver), pen.theme.quiet());
+    let driver = || source.port.as_ref()?.driver.as_deref().map(clean).filter(|_| columns.name > 20);
+    let room = (columns.name + 1).saturating_sub(end + 1);
+    if let Some(words) = called(function, source).or_else(driver).filter(|_| room > 2) {
+        pen.put(end + 1, y, room, &fit(&words, room), pen.theme.quiet());
     }
     let mut x = columns.name + 2;
     for (_, wide, column) in &columns.rest {
@@ -221,6 +224,12 @@ fn draw_row(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, row: &Row, colu
         pen.put(from, y, pen.width(), &" ".repeat(usize::from(pen.width())), Style::new());
         pen.put(from, y, pen.width(), &text, pen.theme.bad());
     }
+}
+
+/// What programs call a function, else the first of those below it.
+fn called(function: Option<&Function>, source: &Source) -> Option<String> {
+    let below = || source.below.iter().find_map(|below| first_of(&below.devices));
+    function.and_then(|function| first_of(&function.devices)).or_else(below)
 }
 
 /// The lines that lead to a function from its parent.
@@ -243,6 +252,9 @@ fn about(pen: &mut Pen<'_>, x: u16, y: u16, state: &State, function: Option<&Fun
     let end = pen.put(x, y, pen.width(), &link, if is_bad { pen.theme.bad() } else { Style::new() });
     // Nothing stands in the column of links but a link.
     let mut x = end.max(x + 6) + 1;
+    if let Some(name) = first_of(&function.devices) {
+        x = pen.put(x, y, pen.width(), &name, Style::new()) + 1;
+    }
     let driver = function.driver.as_deref().map(clean).unwrap_or_else(|| "no driver".to_owned());
     let style = if function.driver.is_none() { pen.theme.quiet() } else { Style::new() };
     x = pen.put(x, y, pen.width(), &fit(&driver, 20), style) + 1;

@@ -2,6 +2,7 @@
 
 use pciescope_catalogue::is_state;
 use pciescope_core::live::Source;
+use pciescope_core::text::first_of;
 use ratatui::style::Style;
 
 use super::ports::{link_text, state_name, states};
@@ -87,6 +88,7 @@ fn title(pen: &mut Pen<'_>, state: &State, id: RowId, source: Option<&Source>) -
             parts.push(format!("MRRS {mrrs}"));
         }
     }
+    parts.extend(first_of(&function.devices));
     parts.push(format!("driver {}", function.driver.as_deref().map_or_else(|| "none".to_owned(), clean)));
     if let Some(node) = function.node.or(source.and_then(|source| source.node)) {
         parts.push(format!("node {node}"));
@@ -163,6 +165,7 @@ fn details(pen: &mut Pen<'_>, state: &State, span: u64, id: RowId, source: Optio
             let address = function.bdf.map(|bdf| bdf.to_string()).unwrap_or_default();
             let (link, is_bad) = link_text(state, function, 14);
             let driver = function.driver.as_deref().map_or_else(|| "no driver".to_owned(), clean);
+            let driver = first_of(&function.devices).map_or(driver.clone(), |name| format!("{name} {driver}"));
             let node = function.node.map_or_else(String::new, |node| format!(" node {node}"));
             let line = format!("Below   {address} {link} {}{node} {}", fit(&driver, 20), clean(&function.name));
             lines.push((line, if is_bad { theme.bad() } else { Style::new() }));

@@ -75,7 +75,12 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
         any::<(bool, bool)>(),
     )
         .prop_map(|(scope, pmu, node, device, metrics, end, (has_failed, is_account))| {
-            let below = device.iter().map(|one| Below { bdf: one.bdf.unwrap(), name: one.name.clone(), driver: None });
+            let below = device.iter().map(|one| Below {
+                bdf: one.bdf.unwrap(),
+                name: one.name.clone(),
+                driver: None,
+                devices: Vec::new(),
+            });
             Record {
                 schema: 1,
                 run: "r".to_owned(),

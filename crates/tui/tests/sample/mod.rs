@@ -82,6 +82,7 @@ pub fn port(place: u64, second: u64) -> Record {
         bdf: bdf(&format!("{die:04x}:{bus:02x}:00.0")),
         name: name.to_owned(),
         driver: driver.map(str::to_owned),
+        devices: Vec::new(),
     };
     let mut one = record(
         second,

@@ -119,7 +119,7 @@ enum RaisedBy {
 
 /// Measures.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let device = Device::find(ctx, args.device.bdf, &args.device.access)?;
+    let device = Device::find(ctx, args.device.bdf.as_ref(), &args.device.access)?;
     let (source, with_control) = match args.raised_by {
         RaisedBy::Both => (IrqSource::Hardware, true),
         RaisedBy::Hardware => (IrqSource::Hardware, false),

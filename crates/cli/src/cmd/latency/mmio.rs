@@ -85,7 +85,7 @@ pub fn gap_ns(gap: Time) -> u32 {
 
 /// Measures.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let device = Device::find(ctx, args.device.bdf, &args.device.access)?;
+    let device = Device::find(ctx, args.device.bdf.as_ref(), &args.device.access)?;
     let duration_ns = args.duration.map_or(0, |time| time.0);
     let plan = MmioPlan {
         count: args.count.unwrap_or(if duration_ns > 0 { 0 } else { COUNT }),

@@ -53,7 +53,7 @@ pub struct Args {
 
 /// Measures.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let device = Device::find(ctx, args.device.bdf, &args.device.access)?;
+    let device = Device::find(ctx, args.device.bdf.as_ref(), &args.device.access)?;
     let plan = PathPlan {
         bdf: device.bdf,
         offset: config_offset(device.bdf, args.offset)?,

@@ -3,7 +3,9 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use pciescope_hw::probe::Watch;
 
+use crate::cmd::top::variable;
 use crate::cmd::{Ctx, Stop};
+use pciescope_tui::Theme;
 
 /// A bar that looks like `template`, hidden if the standard error is not a terminal. It has no ticker, because the
 /// ticker's thread would wake up during the measurement.
@@ -12,7 +14,9 @@ use crate::cmd::{Ctx, Stop};
 /// If indicatif does not take the template.
 pub fn bar(ctx: &Ctx, template: &'static str) -> ProgressBar {
     let bar = if ctx.terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
-    bar.set_style(ProgressStyle::with_template(template).expect("the template is a constant that indicatif accepts"));
+    let style = ProgressStyle::with_template(template).expect("the template is a constant that indicatif accepts");
+    let has_unicode = Theme::of_environment(variable).has_unicode;
+    bar.set_style(if has_unicode { style } else { style.progress_chars("#- ") });
     bar
 }
 

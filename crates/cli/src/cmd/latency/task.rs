@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use pciescope_bench::Run;
 use pciescope_core::plan::Plan;
-use pciescope_core::{Bdf, CpuList, Order};
+use pciescope_core::{CpuList, Order};
 use pciescope_hw::Root;
 use pciescope_hw::bind::Driver;
 use pciescope_hw::probe::Probe;
@@ -15,13 +15,14 @@ use crate::cmd::Ctx;
 use crate::cmd::conclusion::conclude;
 use crate::cmd::device::{AccessArgs, CpuChoice, Device, of_cpuset, settle};
 use crate::cmd::output::Output;
+use crate::values::FunctionName;
 
 /// The options of all measurements that say on what and from where.
 #[derive(Debug, clap::Args)]
 pub struct DeviceArgs {
-    /// The function, as `lspci -D` prints it (may be left out with --backend fake)
+    /// The function: its address as in `lspci -D`, or a name such as nvme0n1 or eth0 (may be left out with --backend fake)
     #[arg(value_name = "BDF", value_parser = crate::values::bdf)]
-    pub bdf: Option<Bdf>,
+    pub bdf: Option<FunctionName>,
 
     /// CPUs to measure from: a list as 0-3,8, node:N, local (the device's node) or all
     #[arg(long, value_name = "CPUS", default_value = "all")]

@@ -61,7 +61,7 @@ pub fn controllers(out: &mut impl Write, root: &Root) -> io::Result<()> {
 }
 
 /// `0-127: 2 packages, 2 nodes, 4 L3 caches, 64 cores, 2 threads each`.
-fn summary(cpus: &[Cpu]) -> String {
+pub fn summary(cpus: &[Cpu]) -> String {
     let online: CpuList = cpus.iter().map(|cpu| cpu.cpu).collect();
     let count = |place: fn(&Cpu) -> Option<u32>, one: &str, many: &str| {
         let different: BTreeSet<u32> = cpus.iter().filter_map(place).collect();
@@ -271,8 +271,8 @@ fn speed(gts: f64, width: u8) -> String {
     format!("{gts} GT/s x{width}")
 }
 
-/// The link now, and what it could be where that is more.
-fn link_cell(all: &[Function], function: &Function) -> String {
+/// The link now, and what it could be where that is more; a `!` where both ends could do better.
+pub fn link_cell(all: &[Function], function: &Function) -> String {
     let Some(link) = function.link else { return "-".to_owned() };
     let most = speed(link.max_speed_gts, link.max_width);
     if link.width == 0 {

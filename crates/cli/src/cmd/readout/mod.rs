@@ -11,6 +11,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 
 use pciescope_bench::readout::{self, Group, Host, Task};
+use pciescope_hw::nodes;
 
 pub use options::Args;
 
@@ -20,7 +21,10 @@ use super::output::Output;
 use super::{Ctx, Stop};
 
 /// Reads.
-pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    for device in &mut args.devices {
+        *device = nodes::node_of(&ctx.root, device)?;
+    }
     // A file that was named by mistake is not to be left behind.
     setup::refuse_nonsense(&args)?;
     let inputs: Vec<&Path> = args.devices.iter().map(PathBuf::as_path).collect();

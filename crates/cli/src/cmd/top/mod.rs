@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pciescope_bench::counters::{self, Origin as Source, Place, Wanted};
-use pciescope_core::{Bdf, Failure, Function, Record};
+use pciescope_core::{Failure, Function, Record};
 use pciescope_hw::pci;
 use pciescope_hw::probe::open::Backend;
 use pciescope_tui::ratatui::crossterm::event::{self, KeyEvent, MouseEvent, MouseEventKind};
@@ -31,7 +31,7 @@ use self::replay::{Command, Flaw};
 use self::screen::Screen;
 use self::view::View;
 use self::worker::Worker;
-use super::stat::{Events, events, interval, place, source};
+use super::stat::{Events, events, interval, place, places, source};
 use super::{Ctx, Refusal, wake_on};
 use crate::cmd::device::backend;
 use crate::values::{self, Time};
@@ -90,7 +90,7 @@ pub struct Args {
 
     /// Also measure the register latency of this device, in small batches, once an interval but at most once a second
     #[arg(long, value_name = "BDF", value_parser = values::bdf, conflicts_with = "replay")]
-    probe: Option<Bdf>,
+    probe: Option<values::FunctionName>,
 
     /// How to reach the device of --probe: auto, kmod, vfio, resource, sysfs; or fake[:OPTION,...], a synthetic machine with traffic
     #[arg(long, value_name = "BACKEND", value_parser = backend, conflicts_with = "replay")]
@@ -139,6 +139,12 @@ fn speed(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A variable of the environment; `--no-color` is NO_COLOR.
+pub fn variable(name: &str) -> Option<String> {
+    let is_off = name == "NO_COLOR" && anstream::ColorChoice::global() == anstream::ColorChoice::Never;
+    if is_off { Some("1".to_owned()) } else { std::env::var(name).ok() }
+}
+
 /// What threads send to the main thread.
 enum Input {
     /// A key was pressed.
@@ -178,7 +184,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         let hint = "set TERM to the terminal's type, or print screens as text with `pciescope top -b`";
         return Err(Refusal::new("top cannot draw on a dumb terminal (TERM=dumb)", hint).into());
     }
-    let mut theme = Theme::of_environment(|name| std::env::var(name).ok());
+    let mut theme = Theme::of_environment(variable);
     theme.has_unicode &= !args.ascii;
     let (events, came) = sync_channel(ROOM);
     // A file may be a pipe without a writer: a signal has to end the program while it waits for the first record.
@@ -240,7 +246,7 @@ fn sources(
     live::watch_functions(&ctx.root, asked, events.clone())?;
     sources.refresh = Some(ask);
     let named = args.events.iter().flat_map(|events| events.0.iter().cloned()).collect();
-    let (places, metrics, origin) = (args.places.clone(), args.metric.clone(), args.source);
+    let (places, metrics, origin) = (places(ctx, &args.places)?, args.metric.clone(), args.source);
     let wanted = Wanted { places, events: named, metrics, origin };
     // What the user named is counted, or the program refuses.
     let is_named = !(args.places.is_empty() && args.metric.is_empty() && args.events.is_empty());
@@ -254,7 +260,7 @@ fn sources(
     let backend = args.backend.clone().unwrap_or_default();
     if args.probe.is_some() || matches!(backend, Backend::Fake(_)) {
         let every = Duration::from_nanos(interval_ns).max(PROBE_EVERY);
-        sources.probing = Some(probe::start(ctx, args.probe, backend, every, events.clone())?);
+        sources.probing = Some(probe::start(ctx, args.probe.as_ref(), backend, every, events.clone())?);
     }
     Ok(sources)
 }

@@ -31,13 +31,13 @@ const LONGEST_NS: u64 = 50_000_000;
 /// No such device; no thread.
 pub fn start(
     ctx: &Ctx,
-    bdf: Option<pciescope_core::Bdf>,
+    named: Option<&crate::values::FunctionName>,
     backend: Backend,
     every: Duration,
     events: SyncSender<Input>,
 ) -> anyhow::Result<Worker> {
     let access = AccessArgs { backend, bind: false };
-    let device = Device::find(ctx, bdf, &access)?;
+    let device = Device::find(ctx, named, &access)?;
     let root = ctx.root.clone();
     let work = move |mut quit: Quit| {
         let mut sink = Sending { events, skipped: Arc::default() };

@@ -8,6 +8,7 @@ use pciescope_bench::verify::{Experiment, Options, Side};
 use pciescope_bench::workload;
 use pciescope_bench::workload::fio::{Job, Way};
 use pciescope_hw::block::{self, Disk};
+use pciescope_hw::nodes;
 
 use super::{Journal, payload, seconds};
 use crate::cmd::output::OutputArgs;
@@ -29,7 +30,7 @@ page cache; options after `--` change this. A port with only one time-based
 counter counts the two directions in turn; the table then has the share of the
 time and a bound of the error.")]
 pub struct Args {
-    /// The disk, or a file on it, that fio reads and writes
+    /// The disk that fio reads and writes, by node, name or address, or a file on it
     #[arg(value_name = "DEV")]
     device: PathBuf,
 
@@ -67,7 +68,7 @@ pub struct Args {
 
 /// Runs the experiments.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let target = args.device.as_path();
+    let target = &*nodes::node_of(&ctx.root, &args.device)?;
     let disk = Disk::of(&ctx.root, target)?;
     if args.write {
         refuse_to_destroy(&args, target, ctx, &disk)?;

@@ -6,15 +6,16 @@ use std::process::ExitCode;
 use pciescope_bench::counters::Place;
 use pciescope_bench::verify::{self, Experiment, Side};
 use pciescope_bench::workload::readout;
-use pciescope_core::{Access, Bdf};
+use pciescope_core::Access;
 use pciescope_hw::daq::{self, Options};
 use pciescope_hw::memory::Buffer;
+use pciescope_hw::nodes;
 
 use super::{Journal, payload, seconds};
 use crate::cmd::output::OutputArgs;
 use crate::cmd::readout::options::{AccessChoice, access};
 use crate::cmd::{Ctx, Refusal};
-use crate::values::{Percent, Time, bdf, percent, positive};
+use crate::values::{FunctionName, Percent, Time, bdf, percent, positive};
 
 /// The arguments of `pciescope verify readout`.
 #[derive(Debug, clap::Args)]
@@ -28,7 +29,7 @@ This reads the first samples of the device again and again and compares the
 bytes that arrived with the bytes that the root port counted. A digitizer moves
 multiples of 64 bytes, so -S is rounded up to 32 samples.")]
 pub struct Args {
-    /// The device node
+    /// The device: its node, or its name or address
     #[arg(value_name = "DEV")]
     device: PathBuf,
 
@@ -50,7 +51,7 @@ pub struct Args {
 
     /// The root port, if it is not the one above the device
     #[arg(long, value_name = "BDF", value_parser = bdf)]
-    port: Option<Bdf>,
+    port: Option<FunctionName>,
 
     /// The PMU, if it is not the one of the root port
     #[arg(long, value_name = "PMU", conflicts_with = "port")]
@@ -65,18 +66,20 @@ const DMA_BYTES: u64 = 64;
 
 /// Runs the experiment.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let device = args.device.display();
+    let path = nodes::node_of(&ctx.root, &args.device)?;
+    let device = path.display();
     let access = match args.access {
         AccessChoice::Named(access) => access,
         AccessChoice::ZeroCopy => Access::Ring,
     };
-    let mut daq = daq::open(&ctx.root, &args.device, &Options { access, ..Options::default() })?;
+    let mut daq = daq::open(&ctx.root, &path, &Options { access, ..Options::default() })?;
     let about = daq.about().clone();
     if about.function.is_none() {
         let text = format!("{device}: its bytes may come from the page cache, and the port does not see those");
         return Err(Refusal::new(text, "read past the page cache with -B direct or -B io_uring").into());
     }
-    let place = match (&args.pmu, args.port.or(about.way.first().and_then(|port| port.bdf))) {
+    let port = args.port.as_ref().map(|port| ctx.function(port)).transpose()?;
+    let place = match (&args.pmu, port.or(about.way.first().and_then(|port| port.bdf))) {
         (Some(pmu), _) => Place::Pmus(pmu.clone()),
         (None, Some(port)) => Place::Function(port),
         (None, None) => {
@@ -92,7 +95,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let no_memory =
         |err| Refusal::new(format!("cannot allocate a buffer of {bytes} bytes: {err}"), "take a smaller -S");
     let mut buffer = Buffer::on_node(usize::try_from(bytes)?, None).map_err(no_memory)?;
-    let mut journal = Journal::open(ctx, &args.output, &[&args.device], "verify readout")?;
+    let mut journal = Journal::open(ctx, &args.output, &[&path], "verify readout")?;
     let is_stopped = || ctx.stop.is_set();
     let options = verify::Options { tolerance_percent: args.tolerance.0, is_stopped: &is_stopped };
     let duration = args.duration.duration();

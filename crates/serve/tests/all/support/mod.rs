@@ -50,6 +50,7 @@ pub fn port(device: u16, rx: f64, number: u64) -> Record {
         bdf: format!("0000:{device:02x}:00.0").parse().unwrap(),
         name: "A \"disk\" \\ <script>alert(1)</script>\u{1b}[2J".to_owned(),
         driver: Some("nvme".to_owned()),
+        devices: vec!["nvme0n1".to_owned()],
     };
     let instance = Instance {
         scope: "port".to_owned(),
@@ -149,6 +150,7 @@ pub fn device() -> Device {
         name: "A \"disk\"".to_owned(),
         class: "Non-Volatile memory controller".to_owned(),
         driver: Some("nvme".to_owned()),
+        devices: vec!["nvme0n1".to_owned()],
         node: Some(0),
         path: vec!["0000:00:02.0".parse().unwrap()],
         link,
