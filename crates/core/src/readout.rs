@@ -196,6 +196,8 @@ pub struct ReadoutPlan {
     pub samples: u64,
     /// Repeats per cycle: `-N`.
     pub repeats: u64,
+    /// More of them until this time is over, in nanoseconds; `None`: no more.
+    pub least_ns: Option<u64>,
     /// `-o`, in samples.
     pub decimation_offset: u64,
     /// `-f`, at least 1.

@@ -44,6 +44,11 @@ pub fn figure(value: f64) -> String {
     }
 }
 
+/// Words in lines of so many columns, each behind `indent`.
+pub fn wrapped(words: &str, width: usize, indent: &str) -> Vec<String> {
+    crate::table::layout::wrap(words, width, indent, indent)
+}
+
 /// `1 port`, `2,000 ports`.
 pub fn counted(count: usize, word: &str) -> String {
     format!("{} {word}{}", thousands(count as u64), if count == 1 { "" } else { "s" })

@@ -248,7 +248,7 @@ fn record(context: &Context<'_>, source: &Source, row: &Row, origin_ns: u64) -> 
             end_ns: row.end_ns.saturating_sub(origin_ns),
         });
     }
-    for (name, histogram) in [("duration", &row.durations), ("acquire", &row.acquire)] {
+    for (name, histogram) in [("duration", &row.durations), ("acquire", &row.acquire), ("read", &row.reads)] {
         if histogram.count() > 1 {
             record.histograms.insert(name.to_owned(), histogram.clone());
         }

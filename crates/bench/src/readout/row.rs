@@ -85,6 +85,8 @@ pub(super) struct Row {
     pub busy_ns: u64,
     /// Each repeat.
     pub durations: Histogram,
+    /// Each single read of a piece, of devices that are read one piece after the other.
+    pub reads: Histogram,
     /// Sum of the squares of the repeats' durations, in ns².
     pub squares: f64,
     /// Of the conversion, in all repeats.
@@ -152,6 +154,7 @@ impl Row {
         self.repeats += other.repeats;
         self.busy_ns += other.busy_ns;
         self.durations.merge(&other.durations);
+        self.reads.merge(&other.reads);
         self.squares += other.squares;
         self.convert_ns = joined(self.convert_ns, other.convert_ns, u64::add);
         self.add_costs(other.costs);

@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use pciescope_convert::Progress;
 use pciescope_core::record::Failure;
-use pciescope_core::{WaitMode, Work};
+use pciescope_core::{Access, WaitMode, Work};
 use pciescope_hw::daq::{Costs, Daq, End, Span};
 use pciescope_hw::memory::Buffer;
 use pciescope_hw::usage::Usage;
@@ -280,7 +280,10 @@ impl Worker<'_> {
         is_copied: bool,
         reading: usize,
     ) -> Result<(), Failure> {
-        let (bytes, repeats) = (self.bytes, self.args.group.plan.repeats);
+        let plan = &self.args.group.plan;
+        let (bytes, repeats, least_ns) = (self.bytes, plan.repeats, plan.least_ns);
+        // Where the next piece is asked for when this one was taken, the wait for it is the time of its read.
+        let is_single = matches!(plan.access, Access::Direct | Access::Read) && !self.args.source.is_digitizer;
         let is_compared = self.args.options.is_all_checked && self.check != Check::None;
         if is_compared && self.check == Check::Same {
             row.add_costs(self.costs()?);
@@ -294,8 +297,12 @@ impl Worker<'_> {
         let (mut filled, mut odd) = (0, None);
         let (mut convert_ns, mut checking) = (0, Usage::default());
         let begun_ns = now_ns();
-        let mut start_ns = begun_ns;
+        let (mut start_ns, mut asked_ns) = (begun_ns, begun_ns);
         let mut take = |data: &[u8]| {
+            let came_ns = if is_single { now_ns() } else { 0 };
+            if is_single {
+                let _ = row.reads.record_ps(came_ns.saturating_sub(asked_ns).saturating_mul(1000), 1);
+            }
             row.piece_bytes = row.piece_bytes.max(data.len());
             moved.fetch_add(data.len() as u64, Ordering::Relaxed);
             if let (Some(kernel), Some(stream), Some(out)) = (kernel, stream.as_mut(), out.as_mut()) {
@@ -322,17 +329,20 @@ impl Worker<'_> {
                 checking = checking.plus(&Usage::thread().since(&before));
             }
             filled += data.len();
+            let end_ns = now_ns();
+            asked_ns = end_ns;
             if filled < bytes {
                 return ControlFlow::Continue(());
             }
-            let end_ns = now_ns();
             row.repeat(cycle, start_ns, end_ns);
             row.busy_ns = end_ns - begun_ns;
             (start_ns, filled, produced) = (end_ns, 0, 0);
             stream = kernel.map(|kernel| kernel.conversion.stream());
-            if is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            let is_over = least_ns.is_some_and(|ns| end_ns - begun_ns >= ns && row.repeats >= repeats);
+            if is_over || is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let outcome = self.args.daq.stream(Span { at: 0, bytes: bytes as u64, passes: repeats, piece }, &mut take);
+        let passes = if least_ns.is_some() { u64::MAX } else { repeats };
+        let outcome = self.args.daq.stream(Span { at: 0, bytes: bytes as u64, passes, piece }, &mut take);
         self.checking = self.checking.plus(&checking);
         row.convert_ns = kernel.map(|_| convert_ns);
         outcome.map_err(|err| failure(&err))?;

@@ -257,6 +257,13 @@ impl Device {
                 )
                 .into());
             }
+            Err(pciescope_hw::Error::NoDriver(_, "vfio-pci")) if environment::iommus(&ctx.root).is_empty() => {
+                return Err(Refusal::new(
+                    format!("{}: vfio-pci is not loaded, and no IOMMU is on, which it needs", self.bdf),
+                    "switch the IOMMU on in the firmware setup and by intel_iommu=on (AMD needs nothing), boot, then `modprobe vfio-pci`",
+                )
+                .into());
+            }
             other => other?,
         };
         if let Some(bound) = &bound {

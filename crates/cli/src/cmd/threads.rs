@@ -152,7 +152,10 @@ mod tests {
         let typed = "x /dev/null -S 0x100 -N 2 -o 3 -f 4 -O -1.5 -F 2 -B 1 -A 99 -l 5 -i";
         let args = Args::try_parse_from(typed.split(' ')).unwrap();
         let line = Line::try_parse_from(words(args)).unwrap().args;
-        assert_eq!((line.samples, line.repeat, line.decimation_offset, line.decimation_factor), (256, Some(2), 3, 4));
+        assert_eq!(
+            (line.samples, line.repeat, line.decimation_offset, line.decimation_factor),
+            (Some(256), Some(2), 3, 4)
+        );
         assert_eq!((line.scale_offset, line.scale_factor, line.acquisitions), (-1.5, 2.0, 5));
         assert!(line.interrupt && line.output.each && line.devices.len() == 1);
         assert!(Args::try_parse_from(["x", "/dev/null", "-B", "2"]).is_err());

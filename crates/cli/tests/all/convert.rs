@@ -144,7 +144,7 @@ fn the_ceiling_has_as_many_threads_as_the_kernel() {
     }
     let line = "convert --threads 8 --samples 16384,200k --kernels u16-cast-f32 --duration 0";
     let shown = run(line).expect_code(0).stdout;
-    assert!(shown.contains("1 kernels, 1 to 6 threads"), "{shown}");
+    assert!(shown.contains("1 kernel, 1 to 6 threads"), "{shown}");
 }
 
 #[test]

@@ -75,9 +75,9 @@ fn version_is_that_of_the_package() {
 }
 
 #[test]
-fn nothing_typed_shows_the_help_and_fails() {
-    let ended = pciescope(&[]).expect_code(2);
-    assert!(ended.stdout.is_empty() && ended.stderr.contains("Usage: pciescope"), "{ended:?}");
+fn a_verb_of_verbs_without_one_shows_the_help_and_fails() {
+    let ended = pciescope(&["latency"]).expect_code(2);
+    assert!(ended.stdout.is_empty() && ended.stderr.contains("Usage: pciescope latency"), "{ended:?}");
 }
 
 #[test]

@@ -140,7 +140,10 @@ fn refusals_say_what_is_wrong_and_what_to_do() {
         ("--metric no_such", ["no_such: none of the chosen PMUs", "bandwidth"]),
         ("-e cycles:u", ["cycles:u", "PMU/EVENT/"]),
         ("-e no_such", ["no_such: no PMU", "--list"]),
-        ("no_such a.job", ["no_such: neither a PCI address, nor a PMU of this machine, nor a program", "-- ./fio"]),
+        (
+            "no_such a.job",
+            ["no_such: neither a PCI address, nor a device or PMU of this machine, nor a program", "-- ./fio"],
+        ),
         ("-I 0", ["'0'", "1 ms"]),
         ("-n 0", ["'0'", "hint: "]),
         ("-r 3", ["CMD", "hint: "]),

@@ -150,7 +150,11 @@ fn first_that_can(root: &Root, function: &Function, bdf: Bdf, need: Need) -> Res
     }
     let driver = need.driver(root).unwrap_or(Driver::Pcilat);
     let uses = in_use(root, function);
-    let hint = if uses.is_empty() {
+    let has_no_iommu = driver == Driver::VfioPci && crate::environment::iommus(root).is_empty();
+    let hint = if has_no_iommu {
+        "vfio-pci could, but needs an IOMMU: switch it on (intel_iommu=on), boot, `modprobe vfio-pci`, add --bind"
+            .to_owned()
+    } else if uses.is_empty() {
         format!("add --bind to hand it over for this run (for many runs: `pciescope bind {bdf} --driver {driver}`)")
     } else {
         format!("it is in use ({}): stop that first, then add --bind", in_words(&uses))

@@ -210,7 +210,8 @@ fn columns<'j>(rows: &[StatisticRow<'j>], shown: usize, is_brief: bool) -> Vec<S
 /// Why a change that its interval tells from the margin is no alarm.
 fn why_unclear(row: &StatisticRow) -> &'static str {
     let StatisticRow { cell, shift, .. } = row;
-    let is_beyond = shift.low.is_some_and(|low| low > shift.margin) || shift.high.is_some_and(|high| high < -shift.margin);
+    let is_beyond =
+        shift.low.is_some_and(|low| low > shift.margin) || shift.high.is_some_and(|high| high < -shift.margin);
     match shift.verdict == Verdict::Unclear && is_beyond {
         true if cell.key.is_histogram && !TESTED.iter().any(|(name, _)| shift.name == *name) => " (not tested)",
         true => " (may be chance: many are compared)",

@@ -50,7 +50,11 @@ pub(super) fn facts(section: &Section) -> Facts {
     let judged = all.iter().filter_map(|(record, _)| metric(record, "wrong"));
     let (rows, wrong) = judged.fold((0, 0), |(rows, wrong), value| (rows + 1, wrong + usize::from(value > 0.0)));
     facts.lines.push(match wrong {
-        0 => format!("{}: {} with exact arithmetic", paint(Tone::Good, "right"), are(rows, "row", "agrees")),
+        0 => format!(
+            "{}: {} with exact arithmetic",
+            paint(Tone::Good, "right"),
+            if rows == 1 { "the row agrees".to_owned() } else { format!("all {rows} rows agree") }
+        ),
         wrong => paint(Tone::Bad, &format!("WRONG: {wrong} of {rows} rows deviate from exact arithmetic")),
     });
     facts.mark_section(section);

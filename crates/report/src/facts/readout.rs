@@ -13,7 +13,7 @@ use crate::model::{Section, metric};
 use crate::readout::{Functions, Group, Row, cell, groups, megabytes, millions};
 use crate::style::{Tone, paint};
 use crate::table::layout::{Columns, Left, Right, Rows};
-use crate::text::{clean, counted, cut, figure, rate as rate_of, thousands};
+use crate::text::{clean, counted, cut, duration, figure, rate as rate_of, thousands};
 
 /// The most rows of the table.
 const MOST_ROWS: usize = 40;
@@ -27,6 +27,7 @@ pub(super) fn facts(section: &Section) -> Facts {
     if let Some(words) = rate(&groups) {
         facts.lines.push(words);
     }
+    facts.lines.extend(latency(&rows));
     facts.lines.push(state(&rows, section));
     if let Some(words) = limit(&rows, section) {
         facts.lines.push(words);
@@ -70,10 +71,39 @@ fn heading(groups: &[Group]) -> String {
             let access = &group.stream().access;
             let by = if access.is_empty() { String::new() } else { format!(" by {}", clean(access)) };
             let repeats = group.rows.iter().find_map(|row| row.metric("repeats")).unwrap_or(1.0);
-            format!("Readout of {who}{by}: {} of {}", counted(repeats as usize, "read"), megabytes(group.size()))
+            let stream = group.stream();
+            let block = stream.piece_bytes.map(|bytes| format!(", block {}", kibibytes(bytes)));
+            let depth = stream.depth.map(|depth| format!(", depth {depth}"));
+            let how = block.unwrap_or_default() + &depth.unwrap_or_default();
+            let times = thousands(repeats as u64);
+            format!(
+                "Readout of {who}{by}{how}: {} {times} {}",
+                megabytes(group.size()),
+                if repeats == 1.0 { "time" } else { "times" }
+            )
         }
         groups => format!("Readout of {who}: {} groups of measurements", groups.len()),
     }
+}
+
+/// A power of two in the unit that fio writes it in.
+fn kibibytes(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
+        bytes if bytes % 1024 == 0 => format!("{} KiB", bytes >> 10),
+        bytes => format!("{bytes} bytes"),
+    }
+}
+
+/// Percentiles of the single reads, as fio's clat.
+fn latency(rows: &[(&Group, Row)]) -> Option<String> {
+    let mut all = pciescope_core::Histogram::default();
+    rows.iter().filter_map(|(_, row)| row.record.histograms.get("read")).for_each(|reads| all.merge(reads));
+    let parts: Vec<String> = [("p50", 50.0), ("p99", 99.0), ("p99.9", 99.9)]
+        .into_iter()
+        .filter_map(|(name, percent)| Some(format!("{name} {}", duration(all.percentile_ns(percent)?))))
+        .collect();
+    (!parts.is_empty()).then(|| format!("{} of a block: {}", counted(all.count() as usize, "read"), parts.join(", ")))
 }
 
 /// The rate of the group with the most devices, with what it says of the single ones.

@@ -52,9 +52,9 @@ pub struct Args {
     #[arg(long, value_name = "BACKEND", value_parser = backend)]
     pub backend: Option<PathBuf>,
 
-    /// Samples of 2 bytes to read, rounded up to a multiple of 16
-    #[arg(short = 'S', long, value_name = "N", value_parser = positive, default_value = "1048576")]
-    pub samples: u64,
+    /// Samples of 2 bytes to read, rounded up to a multiple of 16 [default: 1048576; without -r of a disk or file its first 256 MiB in blocks of 1 MiB, again and again for a second]
+    #[arg(short = 'S', long, value_name = "N", value_parser = positive)]
+    pub samples: Option<u64>,
 
     /// Number of reads (and conversions), one after the other [default: 1, for the campaign 30]
     #[arg(short = 'r', long, short_alias = 'N', value_name = "N", value_parser = positive)]
@@ -76,9 +76,9 @@ pub struct Args {
     #[arg(long, short_alias = 'F', value_name = "X", value_parser = finite, default_value = "1", allow_negative_numbers = true)]
     pub scale_factor: f64,
 
-    /// How to read: 0 read; 1 ring (a digitizer's DMA buffers) or mmap; 2 direct; 3 io_uring; or the name
-    #[arg(short = 'B', long, value_name = "HOW", value_parser = access, default_value = "read")]
-    pub access: AccessChoice,
+    /// How to read: 0 read; 1 ring (a digitizer's DMA buffers) or mmap; 2 direct; 3 io_uring; or the name [default: read; of a disk or file direct, past the page cache]
+    #[arg(short = 'B', long, value_name = "HOW", value_parser = access)]
+    pub access: Option<AccessChoice>,
 
     /// What to do, by number or name: see below
     #[arg(short = 'A', long, value_name = "FUNC,...", value_parser = function, value_delimiter = ',', default_value = "0")]
@@ -132,6 +132,13 @@ pub struct Args {
 
     #[command(flatten)]
     pub output: OutArgs,
+}
+
+impl Args {
+    /// `-S`, or what it is by default.
+    pub fn samples(&self) -> u64 {
+        self.samples.unwrap_or(1 << 20)
+    }
 }
 
 /// How boards acquire.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pciescope_bench::readout::sweep::{self, Sweep};
-use pciescope_bench::readout::{Board, Group, Opener, ReadoutOptions, Source};
+use pciescope_bench::readout::{Board, Check, Group, Opener, ReadoutOptions, Source};
 use pciescope_core::{Access, CpuList, Environment, ReadoutPlan, WaitMode, Warning, Work, once};
 use pciescope_hw::daq::Options;
 use pciescope_hw::{check, environment, topology};
@@ -40,8 +40,9 @@ pub fn prepare(args: &Args, ctx: &Ctx, open: &Opener<'_>) -> anyhow::Result<Want
         devices.push(survey(args, path, open)?);
     }
     let access = devices[0].about.access;
+    let usual = usual(args, &devices);
     place(args, &environment, &mut devices)?;
-    let plan = plan(args, access, &devices)?;
+    let plan = plan(args, access, &devices, usual.as_ref())?;
     let groups = if args.sweep {
         let mut groups = sweep::groups(&campaign(args), &plan, &devices);
         for group in &mut groups {
@@ -57,11 +58,12 @@ pub fn prepare(args: &Args, ctx: &Ctx, open: &Opener<'_>) -> anyhow::Result<Want
         vec![Group { sweep: None, devices: (0..devices.len()).collect(), plan }]
     };
     let options = ReadoutOptions {
-        check: args.judge.check,
+        // What is read again and again for a time is not kept to be compared.
+        check: args.judge.check.or(usual.as_ref().map(|_| Check::None)),
         is_all_checked: args.judge.check_all,
         is_each: args.output.each,
         is_fused: args.fuse,
-        piece: args.block.map(|block| usize::try_from(block.0)).transpose()?,
+        piece: args.block.map(|block| usize::try_from(block.0)).transpose()?.or(usual.as_ref().map(|_| BLOCK)),
         depth: args.depth.unwrap_or(0),
         board: Board { channels: args.board.channels, divider: args.board.divider.0, trigger: args.board.trigger },
         timeout_ms: u32::try_from(args.board.timeout.duration().as_millis())?,
@@ -106,10 +108,10 @@ pub(super) fn refuse_nonsense(args: &Args) -> anyhow::Result<()> {
         return Err(Refusal::new("--fuse: there is no conversion", "name one with -A, such as -A 3").into());
     }
     // Before arithmetic with it: the largest numbers have no next multiple.
-    if args.samples > 1 << 40 {
-        return Err(Refusal::new(format!("-S {}: more than 2 TiB", args.samples), "take fewer samples").into());
+    if args.samples() > 1 << 40 {
+        return Err(Refusal::new(format!("-S {}: more than 2 TiB", args.samples()), "take fewer samples").into());
     }
-    let samples = args.samples.next_multiple_of(BLOCK_SAMPLES);
+    let samples = args.samples().next_multiple_of(BLOCK_SAMPLES);
     if !args.sweep && args.decimation_offset >= samples {
         return Err(Refusal::new(
             format!("--decimation-offset {}: of {samples} samples none would be left", args.decimation_offset),
@@ -128,16 +130,51 @@ pub(super) fn refuse_nonsense(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What of a disk or file is read, again and again for [`LEAST_NS`], where nobody said how much and how often.
+struct Usual {
+    samples: u64,
+}
+
+const LEAST_NS: u64 = 1_000_000_000;
+/// Bytes of a block, as fio's users write `--bs=1M`.
+const BLOCK: usize = 1 << 20;
+/// Bytes of a pass: more than what a disk keeps near, less than what a slow one reads in a few seconds.
+const PASS: u64 = 256 << 20;
+
+/// `None` where anything but reading is wanted, or the size or the number of reads was named.
+fn usual(args: &Args, devices: &[Source]) -> Option<Usual> {
+    let is_plain = args.samples.is_none() && args.repeat.is_none() && !args.sweep && args.acquisitions == 0;
+    let is_reading = args.function == [Work::Readout] && args.judge.check.is_none() && !args.judge.check_all;
+    let is_disk = |device: &Source| matches!(device.about.kind, "file" | "block");
+    if !is_plain || !is_reading || !devices.iter().all(is_disk) {
+        return None;
+    }
+    let bytes = devices.iter().filter_map(|device| device.about.bytes).fold(PASS, u64::min);
+    let samples = bytes / 2 / unit(devices) * unit(devices);
+    (samples > 0).then_some(Usual { samples })
+}
+
 fn survey(args: &Args, path: &Path, open: &Opener<'_>) -> anyhow::Result<Source> {
     let options = |access| Options { access, depth: args.depth.unwrap_or(0), ..Options::default() };
-    let access = match args.access {
-        AccessChoice::Named(access) => access,
-        AccessChoice::ZeroCopy => {
-            let plain = Source::survey(open, path, &options(Access::Read))?;
-            if plain.is_digitizer { Access::Ring } else { Access::Mmap }
+    let plain = || Source::survey(open, path, &options(Access::Read));
+    let source = match args.access {
+        Some(AccessChoice::Named(access)) => Source::survey(open, path, &options(access))?,
+        Some(AccessChoice::ZeroCopy) => {
+            let access = if plain()?.is_digitizer { Access::Ring } else { Access::Mmap };
+            Source::survey(open, path, &options(access))?
+        }
+        None => {
+            let plain = plain()?;
+            // A file system, or a size that was asked for, may not allow it; then the warning of the page cache says what the figures are.
+            match plain.about.kind {
+                "file" | "block" => match Source::survey(open, path, &options(Access::Direct)) {
+                    Ok(direct) if args.samples.is_none_or(|samples| samples * 2 % direct.about.align == 0) => direct,
+                    _ => plain,
+                },
+                _ => plain,
+            }
         }
     };
-    let source = Source::survey(open, path, &options(access))?;
     if args.function.contains(&Work::WritePattern) && !source.is_digitizer {
         let text = format!("{}: -A 100 writes to digitizers only", path.display());
         return Err(Refusal::new(text, "give a board's node").into());
@@ -186,7 +223,7 @@ fn place(args: &Args, environment: &Environment, devices: &mut [Source]) -> anyh
     Ok(())
 }
 
-fn plan(args: &Args, access: Access, devices: &[Source]) -> anyhow::Result<ReadoutPlan> {
+fn plan(args: &Args, access: Access, devices: &[Source], usual: Option<&Usual>) -> anyhow::Result<ReadoutPlan> {
     let mut functions: Vec<u8> = args.function.iter().map(|work| work.number()).collect();
     functions.dedup();
     // Devices of one run are read in one way; where -B 1 means two, each has its own.
@@ -201,8 +238,9 @@ fn plan(args: &Args, access: Access, devices: &[Source]) -> anyhow::Result<Reado
     }
     Ok(ReadoutPlan {
         devices: devices.iter().map(|device| device.path.display().to_string()).collect(),
-        samples: args.samples.next_multiple_of(unit(devices)),
+        samples: usual.map_or_else(|| args.samples().next_multiple_of(unit(devices)), |usual| usual.samples),
         repeats: args.repeat.unwrap_or(1),
+        least_ns: usual.map(|_| LEAST_NS),
         decimation_offset: args.decimation_offset,
         decimation_factor: args.decimation_factor,
         scale_offset: args.scale_offset,

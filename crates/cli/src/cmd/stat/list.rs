@@ -35,6 +35,27 @@ pub fn run(ctx: &Ctx, places: &[Place], origin: Origin, is_synthetic: bool) -> a
             writeln!(out, "{:<24}  below it {} {}", "", below.bdf, below.name)?;
         }
     }
+    // The names of events once for all PMUs that have the same.
+    let mut alike: Vec<(Vec<&String>, Vec<&str>)> = Vec::new();
+    for (pmu, _) in machine
+        .pmus
+        .iter()
+        .filter(|(pmu, kind)| pmu.by == By::Hardware && !is_other(pmu, kind.is_some()) && machine.is_at(pmu, places))
+    {
+        let events: Vec<&String> = pmu.events.keys().collect();
+        match alike.iter_mut().find(|(known, _)| *known == events) {
+            Some((_, pmus)) => pmus.push(&pmu.name),
+            None => alike.push((events, vec![&pmu.name])),
+        }
+    }
+    for (events, pmus) in alike.iter().filter(|(events, _)| !events.is_empty()) {
+        let more = if pmus.len() > 1 { format!(" and {} more", pmus.len() - 1) } else { String::new() };
+        writeln!(out, "\nevents of {}{more}, for -e:", pmus[0])?;
+        let names = events.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
+        for line in text::wrapped(&names, 80, "  ") {
+            writeln!(out, "{line}")?;
+        }
+    }
     let accounts = machine.pmus.iter().filter(|(pmu, _)| pmu.by == By::Kernel && machine.is_at(pmu, places));
     let mut is_first = true;
     for (bdf, sources) in accounts.filter_map(|(pmu, _)| Some((pmu.bdf?, machine.sources.get(&pmu.bdf?)?))) {

@@ -113,6 +113,9 @@ const SIDES: [(Side, &str, &str); 2] =
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let nodes = nodes(&args, ctx)?;
     let cpus = nodes.iter().map(|node| pinned(&args, node, ctx)).collect::<Result<Vec<_>, _>>()?;
+    if args.with.is_none() {
+        fits(args.size.0, cpus.iter().map(Vec::len).max().unwrap_or(0), ctx)?;
+    }
     let mut journal = Journal::open(ctx, &args.output, &[], "verify dram")?;
     let is_stopped = || ctx.stop.is_set();
     let options = Options { tolerance_percent: args.tolerance.0, is_stopped: &is_stopped };
@@ -132,6 +135,21 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         }
     }
     journal.finish()
+}
+
+/// Refuses more memory than is free: the kernel would end this program, or another one.
+fn fits(bytes: u64, threads: usize, ctx: &Ctx) -> anyhow::Result<()> {
+    let text = ctx.root.text("/proc/meminfo").unwrap_or_default();
+    let kib = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let wanted = bytes.saturating_mul(threads as u64);
+    // A tenth is left to others.
+    let Some(free) = kib.map(|kib| kib * 1024 / 10 * 9).filter(|free| *free < wanted) else { return Ok(()) };
+    let (wanted, mib) = (wanted >> 20, (free / threads.max(1) as u64) >> 20);
+    let text = format!("{threads} threads need {wanted} MiB of memory, {} MiB are free", free >> 20);
+    Err(Refusal::new(text, format!("take --size {}M, or fewer threads; a small size measures the caches", mib.max(1)))
+        .into())
 }
 
 /// Threads per node, unless the user says so.
