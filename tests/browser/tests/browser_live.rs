@@ -18,6 +18,7 @@ fn port(number: u32) -> Port {
         bdf: format!("0000:{:02x}:00.{function}", number * 16 + 1).parse().unwrap(),
         name: "Samsung Electronics Co Ltd NVMe SSD Controller PM9A1/PM9A3/980PRO".to_owned(),
         driver: Some(driver.to_owned()),
+        devices: Vec::new(),
     };
     Port {
         id: format!("p{number}"),
@@ -356,6 +357,7 @@ fn a_machine_without_counters_says_so() {
         name: "NVMe SSD".to_owned(),
         class: "Non-Volatile memory controller".to_owned(),
         driver: Some("nvme".to_owned()),
+        devices: Vec::new(),
         node: Some(0),
         path: port(1).bdf.into_iter().collect(),
         link,
@@ -539,6 +541,7 @@ fn links_are_drawn_with_speed_width_and_traffic() {
         name: "Something".to_owned(),
         class: String::new(),
         driver: Some(driver.to_owned()),
+        devices: Vec::new(),
         node: Some(0),
         path: path.iter().map(|one| one.parse().unwrap()).collect(),
         link: Link { width, ..port(1).link.unwrap() },

@@ -74,6 +74,7 @@ fn records(seconds: u64) -> Vec<Record> {
                 bdf: format!("0000:0{}:00.0", port + 1).parse().unwrap(),
                 name: "<b>disk</b>".to_owned(),
                 driver: None,
+                devices: Vec::new(),
             };
             let instance = Instance {
                 scope: "port".to_owned(),

@@ -46,12 +46,8 @@ pub fn run(backend: &Backend, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if let Some(code) = ctx.stop.exit_code() {
         return Ok(ExitCode::from(code));
     }
-    let (findings, mut mute) = (findings?, String::new());
+    let findings = findings?;
     let option = if matches!(backend, Backend::Fake(_)) { " --backend fake" } else { "" };
-    let traffic = traffic.unwrap_or_else(|why| {
-        mute = format!("not counted: {why}");
-        Vec::new()
-    });
     let mut parts = vec![
         ("", heading(&environment)),
         ("Links", links(&functions)),
@@ -61,8 +57,8 @@ pub fn run(backend: &Backend, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         ("Next", next(ctx, &functions, &findings, option)),
     ];
     let used: usize = parts.iter().map(|(_, lines)| lines.len()).sum();
-    let counted = if traffic.is_empty() { vec![mute] } else { terminal::brief(&traffic, LINES - used) };
-    parts.insert(4, ("Traffic", counted));
+    let brief = |records: Vec<Record>| terminal::brief(&records, LINES - used);
+    parts.insert(4, ("Traffic", traffic.map_or_else(|why| vec![format!("not counted: {why}")], brief)));
     let mut out = stdout();
     for (mut name, lines) in parts {
         let room = if name.is_empty() { WIDTH } else { WIDTH - 9 };
@@ -82,14 +78,13 @@ pub fn run(backend: &Backend, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 
 /// The machine in two lines.
 fn heading(environment: &Environment) -> Vec<String> {
-    let mut lines = vec![format!(
+    let machine = format!(
         "{}, kernel {}{}",
         environment.product.as_deref().or(environment.cpu_model.as_deref()).unwrap_or("this machine"),
         environment.kernel,
         if environment.hypervisor.is_some() { ", a guest" } else { "" },
-    )];
-    lines.push(format!("CPUs {}", summary(&environment.cpus)));
-    lines
+    );
+    vec![machine, format!("CPUs {}", summary(&environment.cpus))]
 }
 
 /// What is called by its device's name, else by what it is.

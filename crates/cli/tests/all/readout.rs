@@ -433,7 +433,7 @@ fn a_synthetic_board_is_a_backend_as_everywhere() {
 fn what_is_read_through_the_page_cache_says_so() {
     let file = folder("page-cache").join("data");
     std::fs::write(&file, vec![7; 1 << 20]).unwrap();
-    let ended = run(&format!("readout {} -S 64k -r 2", file.display())).expect_code(0);
+    let ended = run(&format!("readout {} -B read -S 64k -r 2", file.display())).expect_code(0);
     assert!(ended.stdout.contains("[page-cache]") && ended.stdout.contains("-B direct"), "{}", ended.stdout);
     assert!(ended.stdout.starts_with("Readout of "), "{}", ended.stdout);
     assert!(
@@ -441,6 +441,23 @@ fn what_is_read_through_the_page_cache_says_so() {
         "{}",
         ended.stdout
     );
+}
+
+#[test]
+fn a_file_is_read_past_the_page_cache_for_a_second_unless_the_user_says_how_much() {
+    let file = folder("usual").join("data");
+    std::fs::write(&file, vec![7; 4 << 20]).unwrap();
+    let records = run(&format!("readout {} -j", file.display())).expect_code(0).records();
+    let row = records.iter().find(|record| record.test == "readout").unwrap();
+    let stream = row.stream.as_ref().unwrap();
+    // Not every file system has O_DIRECT.
+    assert!(["direct", "read"].contains(&stream.access.as_str()), "{stream:?}");
+    assert!((stream.samples, stream.piece_bytes) == (2 << 20, Some(1 << 20)), "{stream:?}");
+    assert!(row.seconds() >= 1.0, "{row:?}");
+    let repeats = row.metrics["repeats"].value;
+    assert_eq!(row.histograms["read"].count() as f64, repeats * 4.0);
+    let once = run(&format!("readout {} -S 64k -j", file.display())).expect_code(0).records();
+    assert_eq!(once.iter().find(|record| record.test == "readout").unwrap().metrics["repeats"].value, 1.0);
 }
 
 #[test]
