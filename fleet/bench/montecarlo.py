@@ -2,7 +2,7 @@
 
     python bench/montecarlo.py run FILE [--sizes 8,20,50,100,500,2000] [--seeds 200] [--only KIND]
                                         [--strength FACTOR]
-                                        [--kind null|faults|heavy|unequal|alike]
+                                        [--kind null|faults|heavy|unequal|alike|clocks]
     python bench/montecarlo.py table FILE...        by kind of fault; `short`: the columns of docs/fleet-method.md
 
 `run` appends a line for each fleet and goes on where it was ended. A fleet has 10 figures for each host and 1000
@@ -12,6 +12,7 @@ of 0.5 makes all faults half as large. In `heavy` healthy medians differ by Stud
 `null` and `unequal` no host has a fault; in `unequal` of 20 figures one has ten times as much noise between hosts, and
 one has one and a half times as much. In `alike` no host has a fault, and the figures of a host go together: two of them
 have a correlation of 0.98 over the hosts, and healthy medians differ by 5 %, so that the least effect hides nothing.
+In `clocks` no host has a fault, and clocks tick in 10, 40, 52 or 100 ns, by turns; healthy medians differ by 1 or 5 %.
 
 Beside it the rule of SuperBench's baseline generation, re-expressed from its documentation and source ("fix
 threshold"): the mean of all hosts; hosts whose p50 is more than 5 % above it are removed; again, until none is.
@@ -62,8 +63,10 @@ def one(kind: str, size: int, seed: int, only: str | None = None, strength: floa
         shape = dataclasses.replace(shape, alike=0.98, noise=0.05)
     if kind == "unequal":
         shape = dataclasses.replace(shape, figures=20, noise=(0.2, 0.03, *[0.02] * 18))
+    if kind == "clocks":
+        shape = dataclasses.replace(shape, tick_ns=(10, 40, 52, 100)[seed % 4], noise=(0.01, 0.05)[seed // 4 % 2])
     strengths = {fault: strength * size for fault, size in STRENGTHS.items() if only in (None, fault)}
-    faults = {} if kind in ("null", "unequal", "alike") else planted.plant(shape, strengths, 0.05)
+    faults = {} if kind in ("null", "unequal", "alike", "clocks") else planted.plant(shape, strengths, 0.05)
     fleet = planted.make(shape, faults)
     truth = {(planted.host_name(h), planted.figure_name(f)): kind for (h, f), (kind, _) in faults.items()}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, open_engine(None, threads=2) as engine:
@@ -207,7 +210,7 @@ def main() -> None:
         "--sizes", type=lambda text: [int(size) for size in text.split(",")], default=[8, 20, 50, 100, 500, 2000]
     )
     runs.add_argument("--seeds", type=int, default=200)
-    runs.add_argument("--kind", choices=["null", "faults", "heavy", "unequal", "alike"], default="faults")
+    runs.add_argument("--kind", choices=["null", "faults", "heavy", "unequal", "alike", "clocks"], default="faults")
     runs.add_argument("--only", choices=sorted(STRENGTHS), help="faults of this kind alone")
     runs.add_argument("--strength", type=float, default=1.0, help="so many times as large (default: 1)")
     runs.set_defaults(run=run)

@@ -52,7 +52,7 @@ def judged(x: Array) -> Found:
     steps = np.abs(np.diff(x, axis=1))
     steps[np.arange(count), [place - 1 for place, _ in splits]] = np.nan
     own, dof = trend.of_steps(np.nanmedian(steps, axis=1), runs)
-    noise = null.moderate(own, dof)
+    noise = null.moderate(own, dof, is_of_means=True)
     sampled = {row: x[row] for row in range(0, count, -(-count // trend.SAMPLED))}
     kinds = np.zeros(count, dtype=np.int64)
     sigma = noise.sigma * trend.lasting_by_kind(sampled, kinds, runs, noise.sigma, noise.freedom)

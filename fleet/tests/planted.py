@@ -59,6 +59,8 @@ class Shape:
     seed: int = 1
     heavy: bool = False
     """Healthy hosts' medians differ by Student's t with 4 degrees of freedom in place of a normal distribution."""
+    tick_ns: float = 0.0
+    """The step of the clock."""
     alike: float = 0.0
     """The correlation of two figures' medians over healthy hosts: a host that is slower is so in all figures."""
 
@@ -99,6 +101,7 @@ class _Part:
     quantiles: dict[str, Array]
     errors: dict[str, Array]
     cpu_medians: Array
+    cpu_errors: Array
     forms: pa.Array
 
 
@@ -116,7 +119,14 @@ def _part(
     for (host, figure), (kind, strength) in sorted(faults.items()):
         if first <= host < first + hosts:
             x[host - first, figure] = fault(rng, x[host - first, figure], kind, strength)
-    cpu_medians = np.exp(np.median(x, axis=3))
+    if shape.tick_ns:
+        x = np.log(np.maximum(np.rint(np.exp(x) / shape.tick_ns), 1.0) * shape.tick_ns)
+    ranked = np.sort(x, axis=3)
+    middle, few = per_cpu // 2, int(np.ceil(np.sqrt(per_cpu)))
+    cpu_medians, cpu_errors = np.exp(np.median(x, axis=3)), np.zeros((2, *x.shape[:3]))
+    if middle >= few:
+        below, above = ranked[..., middle - few], ranked[..., min(middle + few, per_cpu - 1)]
+        cpu_errors = np.array([ranked[..., middle] - below, above - ranked[..., middle]]) / 2
     flat = np.sort(x.reshape(hosts * shape.figures, -1), axis=1)
     count = flat.shape[1]
     quantiles: dict[str, Array] = {}
@@ -130,8 +140,10 @@ def _part(
             errors[f"{name}_down"] = (flat[:, rank - 1] - flat[:, low - 1]) / 2
             errors[f"{name}_up"] = (flat[:, high - 1] - flat[:, rank - 1]) / 2
     # Each CPU's samples by their own median.
+    if shape.tick_ns:  # As `ingest`, which does not know where within a tick a sample lies.
+        x = np.log(np.maximum(np.exp(x) + rng.uniform(-0.5, 0.5, x.shape) * shape.tick_ns, 1e-3))
     own = (x - np.median(x, axis=3, keepdims=True)).reshape(flat.shape)
-    return _Part(first, quantiles, errors, cpu_medians, forms_of(own))
+    return _Part(first, quantiles, errors, cpu_medians, cpu_errors, forms_of(own))
 
 
 def fault(rng: np.random.Generator, x: Array, kind: str, strength: float) -> Array:
@@ -210,7 +222,13 @@ def _figures(shape: Shape, part: _Part, day: str, run: int, attributes: dict[str
     over_all = _table(shape, columns, host_of + part.first, figure_of, day, run, attributes)
     if shape.cpus == 1:
         return over_all
-    each = {"p50": pa.array(part.cpu_medians.ravel()), "cpu": pa.array(np.tile(np.arange(shape.cpus), len(host_of)))}
+    down, up = (pa.array(errors.ravel()) for errors in part.cpu_errors)
+    each = {
+        "p50": pa.array(part.cpu_medians.ravel()),
+        "p50_down": down,
+        "p50_up": up,
+        "cpu": pa.array(np.tile(np.arange(shape.cpus), len(host_of))),
+    }
     of_cpus = np.repeat(np.arange(len(host_of)), shape.cpus)
     return pa.concat_tables(
         [over_all, _table(shape, each, host_of[of_cpus] + part.first, figure_of[of_cpus], day, run, attributes)]
@@ -236,6 +254,8 @@ def _table(
             made.append(pa.array(take.get(column.name) or usual[column.name], column.type).take(pa.array(host_of)))
         elif column.name == "figure":
             made.append(pa.array([figure_name(figure) for figure in range(shape.figures)]).take(pa.array(figure_of)))
+        elif column.name == "quantum_ns" and shape.tick_ns:
+            made.append(pa.repeat(pa.scalar(shape.tick_ns), count))
         elif column.name in usual:
             made.append(pa.repeat(pa.scalar(usual[column.name], column.type), count))
         else:

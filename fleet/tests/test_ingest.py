@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import datetime
+import errno
 import gzip
 import json
+import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,7 +22,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 import sample
-from conftest import Clock
+from conftest import Call, Clock
 from pciescope_fleet import cli
 from pciescope_fleet.dataset import ingest as writer
 from pciescope_fleet.dataset.rows import believed
@@ -868,7 +870,7 @@ def test_a_run_that_moves_to_another_day_while_it_is_listed_is_seen(
         patched.setattr(writer, "MANY", 1)
         writer.ingest(Store(str(place)), [torn])
     store = Store(str(place))
-    real, listed = store.fs.find, 0
+    real, listed = store._find, 0
 
     def find(*typed: Any, **more: Any) -> Any:
         nonlocal listed
@@ -879,7 +881,7 @@ def test_a_run_that_moves_to_another_day_while_it_is_listed_is_seen(
             writer.compact(Store(str(place)))
         return found
 
-    monkeypatch.setattr(store.fs, "find", find)
+    monkeypatch.setattr(store, "_find", find)
     [copy] = store.kept("runs").runs().values()
     assert (copy.host_key, copy.run, copy.date, copy.records) == ("n1", f"{1:016x}", "2026-11-22", 3)
 
@@ -1154,6 +1156,59 @@ def test_a_host_is_called_after_the_whole_name_of_its_file(tmp_path: Path, inges
     assert {row["host_key"] for row in rows(tmp_path / "d", "runs")} == {*names.values(), "n7.a"}
 
 
+@pytest.mark.parametrize("how", ["text", "sum"])
+def test_a_histogram_that_contradicts_itself_is_named(tmp_path: Path, ingest: Ingest, how: str) -> None:
+    records = sample.run(1, "n1", cpus=3)
+    bad = records[1]["histograms"]["latency"]
+    match how:
+        case "text":
+            bad["count"] = str(bad["count"])
+        case "sum":
+            bad["count"] += 1
+    code, told = ingest(sample.write(tmp_path / "n1.jsonl", records), tmp_path / "d")
+    assert (code, len(told["problems"])) == (1, 1), told
+    latency = [row for row in rows(tmp_path / "d", "figures") if row["figure"].endswith(" latency")]
+    assert {row["cpu"] for row in latency} == {None, 1, 2}
+
+
+def test_of_two_compactions_the_slower_one_says_so(
+    tmp_path: Path, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest(*[sample.write(tmp_path / f"n{n}.jsonl", sample.run(n, f"n{n}")) for n in range(3)], tmp_path / "d")
+    store, read = Store(str(tmp_path / "d")), Store.read
+
+    def reads(self: Store, *typed: Any) -> Any:
+        if self is store:
+            writer.compact(Store(store.url))
+        return read(self, *typed)
+
+    monkeypatch.setattr(Store, "read", reads)
+    with pytest.raises(FleetError, match="another compaction is running"):
+        writer.compact(store)
+
+
+@pytest.mark.parametrize("table", ["runs", "figures"])
+def test_a_folder_that_cannot_be_read_hides_no_host(
+    tmp_path: Path, ingest: Ingest, monkeypatch: pytest.MonkeyPatch, call: Call, table: str
+) -> None:
+    """As root every folder can be read, so the error is made here."""
+    files = [sample.write(tmp_path / f"n{n}.jsonl", sample.run(n, f"n{n}")) for n in range(1, 13)]
+    ingest(*files, tmp_path / "d")
+    real = os.scandir
+
+    def scandir(path: Any = ".") -> Any:
+        if str(path).endswith((f"{table}/date=2026-11-22/host=n3", "/in")):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    (tmp_path / "in").mkdir()
+    monkeypatch.setattr(os, "scandir", scandir)
+    told = call("outliers", tmp_path / "d")
+    assert (told.code, "host=n3" in told.err, "who may read" in told.err) == (2, True, True)
+    told = call("ingest", tmp_path / "in", tmp_path / "d")
+    assert (told.code, "in: the folder cannot be read" in told.err) == (2, True)
+
+
 def test_no_name_and_no_time_of_a_host_hides_it_or_stops_the_others(tmp_path: Path, ingest: Ingest) -> None:
     names = ["\U0001f600" * 64, "\U0001f600" * 63 + "x", "ä" * 64, "../" * 20, "good"]
     machines = ["\U0001f600" * 40, "\U0001f600" * 40, "ü" * 12, None, None]
@@ -1191,6 +1246,7 @@ def test_names_and_texts_of_hosts_do_not_reach_the_terminal_as_they_are(
         "value": 1.0, "group_median": 1.0, "group_hosts": 9, "group_without": [], "origin": "measured",
         "from": 1.0, "to": 2.0, "host": bad, "replaced_by": bad, "link": bad, "group_link": f"{bad} x4",
         "driver": None, "group_driver": "nvme", "firmware": "1.0", "group_firmware": None,
+        "count": 9, "group_count": 10,
     }  # fmt: skip
     finding = {
         "hosts": [bad], "direction": "slower", "model": bad, "device_name": bad, "origin": "measured",

@@ -234,7 +234,7 @@ def judged(x: Any) -> tuple[Any, Any]:
     best = [trend.best_split(each) for each in x]
     steps_of = np.abs(np.diff(x, axis=1))
     step = [np.median(np.delete(each, place - 1)) for each, (place, _) in zip(steps_of, best, strict=True)]
-    noise = null.moderate(*trend.of_steps(np.array(step), runs))
+    noise = null.moderate(*trend.of_steps(np.array(step), runs), is_of_means=True)
     kinds = np.zeros(count, dtype=np.int64)
     sigma = noise.sigma * trend.lasting_by_kind(dict(enumerate(x)), kinds, runs, noise.sigma, noise.freedom)
     return trend.split_p(np.array([score for _, score in best]) / sigma, runs, noise.freedom), sigma

@@ -53,7 +53,7 @@ def parser() -> Parser:
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"pciescope-fleet {__version__}")
-    verbs = top.add_subparsers(title="verbs", metavar="VERB", required=True, parser_class=Parser)
+    verbs = top.add_subparsers(title="verbs", metavar="VERB", required=True, parser_class=Parser, prog=top.prog)
     names = {module.name for module in pkgutil.iter_modules(cmd.__path__)}
     for name in sorted(names, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name)):
         importlib.import_module(f"{cmd.__name__}.{name}").register(verbs)

@@ -115,28 +115,53 @@ class Histograms:
         values[is_known] = np.minimum(np.maximum(lows + widths(lows) - 1, ends[0]), ends[1]) / 1000
         return values
 
-    def forms(self, owners: Numbers, count: int) -> tuple[Numbers, Numbers, Floats]:
+    def forms(self, owners: Numbers, count: int, ticks_ps: Floats) -> tuple[Numbers, Numbers, Floats]:
         """The forms of owners, of which there are `count`: where each begins, and their bins and shares.
 
         A form is the share of all samples by their distance from the median of their own part. A part is what one CPU
         measured. CPUs of two nodes make two modes together: the median of both lies between, and moves from one to the
         other by chance. Forms of different hosts can be averaged: that is their histograms merged after each was moved
         to the same median. A form has no bin where no part has the count for a median, or a median is 0.
+
+        `ticks_ps` are the steps of the clock. Where these are coarse, samples and median may lie anywhere within half
+        a tick: equal machines have their samples on other ticks.
         """
         medians = self.percentiles_ns(50.0)
         is_known = medians > 0
         sizes = np.diff(self.starts)
         if not is_known.all():
             chosen = self.take(np.flatnonzero(is_known))
-            return Histograms.forms(chosen, owners[is_known], count) if len(chosen) else (
+            return Histograms.forms(chosen, owners[is_known], count, ticks_ps[is_known]) if len(chosen) else (
                 np.zeros(count + 1, np.int64), np.zeros(0, np.int64), np.zeros(0)
             )  # fmt: skip
         middles = np.maximum(self.lows + (widths(self.lows) - 1) / 2, 0.5)
-        bins = form_bins(middles / np.repeat(medians * 1000, sizes))
-        keys, counts = _summed((np.repeat(owners, sizes) << 16) + bins + 2**15, self.counts)
+        is_coarse = ticks_ps > COARSE * medians * 1000
+        medians_ps = np.where(is_coarse, self._medians_within(ticks_ps), medians * 1000)
+        times = np.where(is_coarse, PIECES, 1)
+        each = np.repeat(times, sizes)
+        piece = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
+        off = np.repeat(np.repeat(np.where(is_coarse, ticks_ps, 0.0), sizes), each) * ((piece + 0.5) / PIECES - 0.5)
+        values = np.maximum(np.repeat(middles, each) + off, 0.5)
+        bins = form_bins(values / np.repeat(np.repeat(medians_ps, sizes), each))
+        # In whole parts of samples, as a sum of fractions would depend on their order.
+        part = np.repeat(self.counts * (PIECES // np.repeat(times, sizes)), each)
+        keys, counts = _summed((np.repeat(np.repeat(owners, sizes), each) << 16) + bins + 2**15, part)
         starts = np.searchsorted(keys, np.arange(count + 1) << 16)
         totals = np.diff(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])[starts])
         return starts, (keys & 0xFFFF) - 2**15, counts / np.repeat(totals, np.diff(starts))
+
+    def _medians_within(self, ticks_ps: Floats) -> Floats:
+        """The medians in picoseconds, of samples that lie anywhere within half a tick of their buckets."""
+        half = self.totals / 2
+        at = self._below[1:].searchsorted(half + self._below[self.starts[:-1]])
+        below = self._below[at] - self._below[self.starts[:-1]]
+        lows = self.lows[at]
+        part = (half - below) / np.maximum(self.counts[at], 1) - 0.5
+        return np.asarray(np.maximum(lows + (widths(lows) - 1) / 2 + part * ticks_ps, 0.5))
+
+
+COARSE, PIECES = 0.004, 8
+"""A tick of a larger share of the median is coarse: bins of forms are narrower. A bucket is then in so many pieces."""
 
 
 def widths(lows: Numbers) -> Numbers:

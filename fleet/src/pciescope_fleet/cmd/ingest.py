@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,8 @@ examples:
   pciescope-fleet ingest night s3://measurements/fleet --compact
 
 A run that the dataset has already is not taken again. Of a torn file what is whole is taken, and the rest is named.
-Exit codes: 0 all was taken; 1 something could not be taken, or is doubtful; 2 nothing was done."""
+Exit codes: 0 all was taken; 1 something could not be taken, or is doubtful; 2 it failed: the message says how many runs
+were taken before."""
 
 
 SHOWN = 5
@@ -105,7 +107,12 @@ def _files(paths: list[Path]) -> list[Path]:
 
 def _inside(folder: Path) -> Iterator[Path]:
     """The files of records below a folder, without what `run` keeps of attempts that it made again."""
-    for path in (each for end in ("*.jsonl", "*.jsonl.gz") for each in folder.rglob(end)):
+
+    def refuse(error: OSError) -> None:
+        raise FleetError(f"{error.filename}: the folder cannot be read: {error.strerror}", "who may read it") from error
+
+    named = (Path(place, name) for place, _, names in os.walk(folder, onerror=refuse) for name in names)
+    for path in (each for each in named if each.name.endswith((".jsonl", ".jsonl.gz"))):
         above = [folder / part for part in path.relative_to(folder).parents][:-1]
         if not any(part.name == answers.EARLIER and (part.parent / answers.NOTE).exists() for part in above):
             yield path

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pciescope_fleet import outputs
 from pciescope_fleet.cmd import (
     add_engine_options,
     add_judging_options,
@@ -49,7 +50,6 @@ def run(args: argparse.Namespace) -> int:
     """Judges and writes the page."""
     from pciescope_fleet.cmd.outliers import plan_of, read_racks, refuse_nothing
     from pciescope_fleet.judge.matrix import matrix
-    from pciescope_fleet.judge.prometheus import write
     from pciescope_fleet.page import render, size_in_words
 
     if "{host}" not in args.report and "{key}" not in args.report:
@@ -58,6 +58,6 @@ def run(args: argparse.Namespace) -> int:
     extra = read_racks(args.racks) if args.racks else None
     found = computed(args, lambda engine, store: matrix(engine, store, plan, extra))
     refuse_nothing(args, found.judged)
-    write(args.output, render(found, args.title, args.report))
+    outputs.write(args.output, render(found, args.title, args.report))
     sys.stdout.write(f"{size_in_words(found)}: {args.output}\n")
     return Exit.FOUND if found.judged.findings or found.judged.broken() else Exit.FINE

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pciescope_fleet import outputs
 from pciescope_fleet.cmd import (
     add_engine_options,
     add_judging_options,
@@ -64,10 +65,10 @@ def run(args: argparse.Namespace) -> int:
     except NoRunsError:
         # Older verdicts would stay; so they would where nothing can be judged.
         if args.prom:
-            prometheus.write(args.prom, prometheus.render(judged, time.time()))
+            outputs.write(args.prom, prometheus.render(judged, time.time()))
         raise
     if args.prom:
-        prometheus.write(args.prom, prometheus.render(judged, time.time()))
+        outputs.write(args.prom, prometheus.render(judged, time.time()))
     refuse_nothing(args, judged)
     sys.stdout.write(json.dumps(as_json(judged)) + "\n" if args.json else words.report(printable(judged)))
     return Exit.FOUND if judged.findings or judged.broken() else Exit.FINE

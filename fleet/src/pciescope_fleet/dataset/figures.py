@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pciescope_fleet.dataset.program import Problem
 from pciescope_fleet.dataset.rows import Run
 from pciescope_fleet.dataset.schema import FIGURES, FORM
 from pciescope_fleet.histogram import MOST_SAMPLES, PERCENTILES, Histograms, Numbers
@@ -187,7 +188,12 @@ class _Found:
         self.device = texts["device"].else_(texts["path"]).else_(texts["pmu"])
         is_counted = texts["test"].mapped(lambda text: text == "counters")
         cpu = np.where(is_counted | np.isnan(numbers["cpu"]), -1, numbers["cpu"]).astype(np.int64)
-        is_histogram = texts["kind"].mapped(lambda text: text == "histogram") & (numbers["count"] < MOST_SAMPLES)
+        is_histogram = texts["kind"].mapped(lambda text: text == "histogram")
+        is_whole = (numbers["count"] < MOST_SAMPLES) & (self.buckets.totals == numbers["count"])
+        for run, count in zip(*np.unique(batch.run[is_histogram & ~is_whole], return_counts=True), strict=True):
+            why = f"run {self.runs[run].run}: {count} histograms have a count that is not the sum of their buckets"
+            self.runs[run].problems.append(Problem(self.runs[run].source, None, why))
+        is_histogram &= is_whole
         is_metric = texts["kind"].mapped(lambda text: text == "metric") & np.isfinite(numbers["value"])
         row = np.flatnonzero(is_histogram | is_metric)
         group, _ = numbered(batch.run[row], self.device.codes[row], texts["figure"].codes[row])
@@ -219,7 +225,10 @@ class _Found:
         columns = self._columns(whole, self.first_of_group[group], group)
         for name, percent in PERCENTILES.items():
             columns[f"{name}_down"], columns[f"{name}_up"] = whole.errors(percent)
-        starts, bins, shares = of_parts.forms(owner, len(group))
+        row = self.first_of_part[part]
+        ticks_ps = np.nan_to_num(self.numbers["quantum_ns"][row]) * 1000
+        ticks_ps /= np.maximum(np.nan_to_num(self.numbers["batch"][row]), 1)
+        starts, bins, shares = of_parts.forms(owner, len(group), ticks_ps)
         pieces = [pa.array(bins.astype(np.int16)), pa.array(shares.astype(np.float32))]
         has_none = np.append(np.diff(starts) == 0, False)
         columns["form"] = pa.ListArray.from_arrays(
@@ -229,7 +238,9 @@ class _Found:
         yield {**columns, "cpus": cpus}
         several = np.flatnonzero(cpus[owner] > 1)
         part = part[several]
-        columns = self._columns(of_parts.take(several), self.first_of_part[part], self.group_of_part[part])
+        of_parts = of_parts.take(several)
+        columns = self._columns(of_parts, self.first_of_part[part], self.group_of_part[part])
+        columns["p50_down"], columns["p50_up"] = of_parts.errors(PERCENTILES["p50"])
         cpu = self.cpu_of_part[part]
         yield {**columns, "cpu": pa.array(cpu, pa.int32(), mask=cpu < 0), "cpus": np.ones(len(part), np.int32)}
 

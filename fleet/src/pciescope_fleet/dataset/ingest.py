@@ -80,7 +80,10 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None, command
         new = [run for run in chosen if run is not None]
         for run in new:
             _name_namesake(run, before.get(run.run), machines, taken)
-        _write(store, figures.batches(tables.figures, {(run.source, run.run): run for run in new}), taken)
+        try:
+            _write(store, figures.batches(tables.figures, {(run.source, run.run): run for run in new}), taken)
+        except FleetError as error:
+            raise FleetError(f"{error.text} ({taken.runs} of {len(new)} runs were taken before)", error.hint) from error
     place = {program.name_of(path): number for number, path in enumerate(paths)}
     taken.problems.sort(key=lambda problem: place.get(problem.file, -1))
     return taken
@@ -198,7 +201,7 @@ def _is_same(one: Host, kept: Host) -> bool:
 
 def _name_namesake(run: Run, before: Before | None, machines: dict[str, set[str]], taken: Taken) -> None:
     """Tells of another machine of the name, where this one is new."""
-    keys = machines.setdefault(run.host, set())
+    keys = machines.setdefault(run.host.replace("~", rows.TILDE), set())
     others = keys.difference([before.host.key] if before else [])
     if others and run.host_key not in keys:
         why = f"host {run.host} is two machines: {run.host_key} beside {min(others)}; they are kept apart"
@@ -274,6 +277,16 @@ class Compacted:
 
 def compact(store: Store, dates: Iterable[str] | None = None) -> Compacted:
     """Makes few files of each day and table, and removes what does not count any more."""
+    try:
+        return _compact(store, dates)
+    except FleetError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        why = f"{store.url}: another compaction is running: {error.__cause__.filename} is merged meanwhile"
+        raise FleetError(why, "run one at a time; the dataset is whole") from error
+
+
+def _compact(store: Store, dates: Iterable[str] | None) -> Compacted:
     done = Compacted()
     for table in TABLES:
         kept = store.kept(table)

@@ -278,12 +278,16 @@ def host_of(row: Row, given: str | None) -> Host:
     return Host(host_key(name, machine), name, "file name")
 
 
+TILDE = "%7E"
+"""Stands for the sign in a name: in a key it parts name and id."""
+
+
 def host_key(name: str, machine: str) -> str:
     """What tells a machine from all others: its name, and a part of its id where that is known.
 
     It becomes the name of a folder. Where that would be too long, a digest stands for a part of it.
     """
-    key = f"{name}~{machine[:12]}" if machine else name
+    key = name.replace("~", TILDE) + (f"~{machine[:12]}" if machine else "")
     if len(urllib.parse.quote(key, safe="~")) <= LONGEST_KEY:
         return key
     digest = hashlib.sha256(key.encode()).hexdigest()

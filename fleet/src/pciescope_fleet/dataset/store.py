@@ -14,8 +14,10 @@ nothing: several may add runs at the same time; only one may compact.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
+import os
 import posixpath
 import re
 import time
@@ -25,6 +27,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -151,9 +154,14 @@ class Store:
         except Exception as error:
             if self.is_local and not isinstance(error, OSError | pa.ArrowException | ValueError):
                 raise
-            raise FleetError(
-                f"{self.url}: the store refuses: {error}", "its address, the keys, --store-option"
-            ) from error
+            hint = (
+                "who may read and write its files and folders"
+                if self.is_local
+                else "its address, the keys, --store-option"
+            )
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                hint = "free space there: what was written counts, and the next ingest takes the rest"
+            raise FleetError(f"{self.url}: the store refuses: {error}", hint) from error
 
     def kept(self, table: str) -> Kept:
         """What there is of a table, also if it is being compacted meanwhile."""
@@ -174,19 +182,36 @@ class Store:
         top = f"{self.root}/{table}"
         with self._asked(FileNotFoundError):
             self.fs.invalidate_cache()
-            if not self.fs.exists(top):
+            if not (Path(top).exists() if self.is_local else self.fs.exists(top)):
                 return {}
             # A store of objects lists a thousand of them, of whatever folders, for one request.
             again = [top] if self._is_of_objects else [f"{day}/host=all" for day in self.fs.ls(top, detail=False)]
-            found = self.fs.find(top, detail=True)
+            found = self._find(top)
             many = {path for path in found if "/host=all/" in path and path.endswith((".parquet", ".json"))}
             found = {path: info for path, info in found.items() if "/host=all/" not in path}
             self.fs.invalidate_cache()
             for place in again:
-                listed = self.fs.find(place, detail=True)
-                found.update({path: info for path, info in listed.items() if "/host=all/" in path})
+                found.update({path: info for path, info in self._find(place).items() if "/host=all/" in path})
         if removed := many.difference(found):
             raise FileNotFoundError(min(removed))
+        return found
+
+    def _find(self, top: str) -> dict[str, Any]:
+        """All files below a folder. fsspec leaves out what it may not list: a host would be judged no more."""
+        if not self.is_local:
+            found: dict[str, Any] = self.fs.find(top, detail=True)
+            return found
+
+        def refuse(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError):
+                raise error
+
+        found = {}
+        for folder, _, names in os.walk(top, onerror=refuse, followlinks=True):
+            for name in names:
+                path = f"{folder}/{name}"
+                with contextlib.suppress(FileNotFoundError):
+                    found[path] = {"mtime": Path(path).stat().st_mtime}
         return found
 
     def _kept(self, table: str) -> Kept:
@@ -247,7 +272,7 @@ class Store:
             self.fs.invalidate_cache()
             for table in TABLES:
                 if any(path.startswith(f"{self.root}/{table}/") for path in left):
-                    left.difference_update(self.fs.find(f"{self.root}/{table}"))
+                    left.difference_update(self._find(f"{self.root}/{table}"))
         return bool(left)
 
     def doubled(self, table: str, paths: Iterable[str]) -> dict[str, set[str]]:

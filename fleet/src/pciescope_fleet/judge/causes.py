@@ -68,13 +68,9 @@ def shared(
     }
     left = list(dict.fromkeys(host for host, _ in units))
     found: list[Shared] = []
-    # A value that fewer hosts have is never named, as that of an option that is different on each host.
-    tried = sum(
-        int((table[["host", name]].dropna().drop_duplicates()[name].value_counts() >= LEAST_HOSTS).sum())
-        for name in attributes.columns
-    )
+    tried = _attainable(faulty, healthy)
     while len(left) >= LEAST_HOSTS:
-        best = _best(left, faulty, healthy, max(tried, 1))
+        best = _best(left, faulty, healthy, tried)
         if best is None:
             break
         own = [unit for unit in units if unit[0] in best.hosts]
@@ -84,6 +80,22 @@ def shared(
         found.append(dataclasses.replace(best, units=tuple(own)))
         left = [host for host in left if host not in best.hosts]
     return found
+
+
+def _attainable(faulty: dict[str, pd.DataFrame], healthy: dict[str, pd.Series[Any]]) -> int:
+    """How many values count in Bonferroni's correction: those that could be named at all (Tarone 1990).
+
+    A value that all hosts have, or only few, has no p-value below the level whoever the outliers are: it is no test.
+    """
+    least = []
+    for name, own in faulty.items():
+        having = pd.concat([own[name], healthy[name]]).dropna().value_counts()
+        population, drawn = len(own) + len(healthy[name]), len(own)
+        for count in having[having >= LEAST_HOSTS]:
+            most = min(int(count), drawn)
+            least.append(float(stats.hypergeom.sf(most - 1, population, int(count), drawn)))
+    # As many as are below the level that so many leave to each.
+    return next(number for number in range(1, len(least) + 2) if sum(p <= LEVEL / number for p in least) <= number)
 
 
 def _best(

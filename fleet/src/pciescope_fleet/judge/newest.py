@@ -13,7 +13,7 @@ from pciescope_fleet.errors import NoRunsError
 from pciescope_fleet.judge.groups import ATTRIBUTES, has_logarithm
 
 KEPT = ("host_key", "host", "run", "time", "device", "device_name", "driver", "firmware", "link", "figure", "unit",
-        "cpus", "count", "p50", "p90", "p99", "p999", "value", "form",
+        "cpus", "count", "p50", "p90", "p99", "p999", "value", "form", "quantum_ns",
         *(f"{name}_{way}" for name in ("p50", "p90", "p99", "p999") for way in ("down", "up")))  # fmt: skip
 """What judging needs of a figure beside its attributes."""
 
@@ -38,8 +38,8 @@ class Newest:
     """A row for each host, device and figure over all CPUs, with a number, `row`; attributes without nulls; kept by the
     engine."""
     cpus: ir.Table
-    """By `row` and `cpu`, where there are several: the logarithm of the median, `l`. There are tens of times as many as
-    figures: nothing else is kept of them."""
+    """By `row` and `cpu`, where there are several: the logarithm of the median, `l`, and its standard error, `e`. There
+    are tens of times as many as figures: nothing else is kept of them."""
     runs: ir.Table
     """Their runs, kept by the engine."""
     dates: list[str]
@@ -83,9 +83,9 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     of_cpus = all_rows.filter(all_rows.cpu.notnull() & has_logarithm(all_rows.p50))
     same = [*kind, "method", "run"]
     cpus = of_cpus.join(left.select("row", *same), same)
-    return Newest(
-        left, engine.keep(cpus.select("row", cpus.cpu.cast("int32"), l=cpus.p50.ln())), runs, dates, days, removed
-    )
+    error = ((cpus.p50_down + cpus.p50_up) / 2).fill_null(0.0).cast("float32")
+    of_cpus = engine.keep(cpus.select("row", cpus.cpu.cast("int32"), l=cpus.p50.ln(), e=error))
+    return Newest(left, of_cpus, runs, dates, days, removed)
 
 
 def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> tuple[ir.Table, list[RemovedDevice]]:

@@ -10,6 +10,7 @@ import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 
+from pciescope_fleet.dataset.rows import listed
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.errors import FleetError
@@ -18,7 +19,7 @@ from pciescope_fleet.judge.failed import failed
 from pciescope_fleet.judge.newest import Newest, RemovedDevice, newest
 from pciescope_fleet.judge.seen import Seen
 from pciescope_fleet.judge.seen import seen as read_seen
-from pciescope_fleet.judge.statistics import STATISTICS, measure
+from pciescope_fleet.judge.statistics import STATISTICS, measure, of_level
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,9 @@ def judge(
         ]
         tests = sum(each.tests for each in measured)
         far = [each.far.assign(level=each.level) for each in measured if len(each.far)]
-        parts += [_discover(pd.concat(far, ignore_index=True), tests, plan)] if far else []
+        if far:
+            found_far = _discover(pd.concat(far, ignore_index=True), tests, plan)
+            parts.append(_with_cpus(rows, new.cpus, found_far, plan) if len(found_far) else found_far)
         for each in measured:
             by_level[each.level] += each.tests
         all_tests += tests
@@ -159,7 +162,10 @@ def _discover(far: pd.DataFrame, tests: int, plan: Plan) -> pd.DataFrame:
     owner = np.repeat(np.arange(len(far)), len(STATISTICS))
     combined = null.simes(usable.ravel(), owner, tested)
     q = null.benjamini_hochberg(combined, tests, plan.level)
-    best = usable.argmin(axis=1)
+    # A shift makes a form wider or narrower, too: where the median is sure by itself, it is named.
+    sure = usable * tested[:, None] <= combined[q <= plan.level].max(initial=0.0)
+    plain = np.array([name in ("p50", "value") for name in STATISTICS])
+    best = np.where(sure & plain, usable - 2, usable).argmin(axis=1)
     rows = np.arange(len(far))
     judged = far.assign(
         p=combined,
@@ -169,6 +175,48 @@ def _discover(far: pd.DataFrame, tests: int, plan: Plan) -> pd.DataFrame:
         z=np.column_stack([far[f"z_{name}"].to_numpy(dtype=float) for name in STATISTICS])[rows, best],
     )
     return judged[(q <= plan.level) & (usable.min(axis=1) < 1)]
+
+
+PART = 0.75
+"""Where more of the CPUs than this are as slow, the whole machine is."""
+
+
+def _with_cpus(rows: ir.Table, cpus: ir.Table, outliers: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+    """Adds `slow_cpus`, the numbers of the CPUs that alone make an outlier what it is; their distance is its effect.
+
+    A CPU's distance is from the same CPU of the other hosts. Beside its machine's other CPUs each half of a machine
+    lies as far from the other: which one is at fault does not show there.
+    """
+    found: dict[int, tuple[tuple[int, ...], float]] = {}
+    for level, part in outliers.groupby("level"):
+        own = of_level(rows, int(level)).select("row", "g", "host_key")
+        own = own.semi_join(ibis.memtable(pd.DataFrame({"g": sorted(part["g"].unique())})), "g")
+        each = cpus.join(own, "row").select("row", "g", "cpu", "l")
+        usual = each.group_by(["g", "cpu"]).agg(usual=each.l.median())
+        each = each.semi_join(ibis.memtable(part[["row"]]), "row").join(usual, ["g", "cpu"])
+        table = each.select("row", "cpu", off=each.l - each.usual).execute().sort_values(["row", "cpu"])
+        for row, one in table.groupby("row"):
+            found[int(row)] = _apart(one["cpu"].to_numpy(), one["off"].to_numpy(), np.log1p(plan.least_effect))
+    answers = [found.get(row, ((), 0.0)) for row in outliers["row"]]
+    is_part = np.array([bool(numbers) for numbers, _ in answers]) & outliers["statistic"].isin(["p50", "p90", "cpu"])
+    outliers = outliers.assign(
+        slow_cpus=[numbers if yes else () for (numbers, _), yes in zip(answers, is_part, strict=True)]
+    )
+    effect = np.expm1([away for _, away in answers])
+    return outliers.assign(
+        statistic=outliers["statistic"].mask(is_part, "cpu"), effect=outliers["effect"].mask(is_part, effect)
+    )
+
+
+def _apart(numbers: np.ndarray[Any, Any], off: np.ndarray[Any, Any], least: float) -> tuple[tuple[int, ...], float]:
+    """Those of a machine's CPUs that lie apart from the others, and how far; none where all or no CPUs lie so far."""
+    if len(off) < 2:
+        return (), 0.0
+    worst = off[np.abs(off).argmax()]
+    is_far = off * np.sign(worst) >= abs(worst) / 2
+    if abs(worst) < least or is_far.mean() > PART or np.abs(off[~is_far]).max() > abs(worst) / 2:
+        return (), 0.0
+    return tuple(int(number) for number in numbers[is_far]), float(np.median(off[is_far]))
 
 
 def _effect(far: pd.DataFrame, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -197,7 +245,9 @@ def direction(row: Any) -> str:
     good_high = row["unit"] in ("bytes/s", "1/s")
     worse = (row["effect"] < 0) == good_high
     word = "slower" if worse else "faster"
-    return f"one CPU {word}" if row["statistic"] == "cpu" else word
+    if row["statistic"] != "cpu":
+        return word
+    return f"{'some CPUs' if len(row['slow_cpus']) > 1 else 'one CPU'} {word}"
 
 
 def _is_narrower(row: Any) -> bool:
@@ -312,13 +362,17 @@ def outlier(row: Any) -> dict[str, Any]:
     answer.update({key: f"{row[key]:%Y-%m-%dT%H:%M:%SZ}" for key in ("time", "newest")})
     answer.update({key: null.rounded(row[key]) for key in ("effect", "z", "q", "p")})
     answer["group_hosts"] = int(row["hosts"])
+    for key, name in (("count", "count"), ("group_count", "usual_count")):
+        answer[key] = int(row[name]) if np.isfinite(row[name]) else None
     answer["group_without"] = groups.left_out(int(row["level"]))
     name = row["statistic"]
     if name not in ("form", "cpu"):
         answer["value"] = null.rounded(np.exp(row[f"x_{name}"]))
         answer["group_median"] = null.rounded(np.exp(row[f"med_{name}"]))
     if name == "cpu":
-        answer["cpu"] = int(row["worst_cpu"])
+        answer["cpus"] = listed(set(row["slow_cpus"] or [int(row["worst_cpu"])]))
+        if len(row["slow_cpus"]) < 2:
+            answer["cpu"] = int(answer["cpus"])
     return answer
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge.doubt import doubt
 from pciescope_fleet.judge.outliers import Judged
 
@@ -73,25 +69,3 @@ def _failed(judged: Judged) -> list[str]:
 
 def _labels(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
     return ",".join(f'{name}="{escape(str(value))}"' for name, value in zip(names, values, strict=True))
-
-
-def write(path: Path, text: str) -> None:
-    """Writes the file whole or not at all: the collector reads at any moment. A device, a pipe or a link stays."""
-    try:
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            path.write_text(text, encoding="utf-8")
-            return
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
-        ) as temporary:
-            name = Path(temporary.name)
-            try:
-                temporary.write(text)
-                temporary.flush()
-                os.fchmod(temporary.fileno(), 0o644)
-                name.rename(path)
-            except BaseException:
-                name.unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        raise FleetError(f"{path}: cannot be written: {error.strerror}") from error

@@ -2,10 +2,14 @@
 
 What a unit is judged by, each on a logarithmic scale:
 
-- `p50`, `p90`, `p99`, `p999`: percentiles of a latency; `value`: a rate or cost
+- `p50`: the median of a latency; of several CPUs the mean of their medians, beside the same CPUs of the other hosts
+- `p90`, `p99`, `p999`: percentiles of all its samples; `value`: a rate or cost
 - `form`: the squared Hellinger distance of its distribution from that of the rest of its group, CPUs' medians on each
   other, over what a healthy unit with so many samples has: a second mode, a longer tail, more noise
 - `cpu`: the CPU whose median lies farthest from where the group has it beside its machine's other CPUs
+
+Samples of hosts with other numbers of CPUs are other mixtures: `p90`, `p99`, `p999` and `form` are judged of hosts with
+as many as most of their group. No noise is smaller than `TICKS` ticks of the clock.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from pciescope_fleet.engine import Engine
+from pciescope_fleet.histogram import FORM_BINS, FORM_STEP
 from pciescope_fleet.judge import null
 from pciescope_fleet.judge.groups import ALWAYS, has_logarithm
 
@@ -28,9 +33,19 @@ STATISTICS = (*QUANTILES, "form", "cpu")
 SHIFTS = (*QUANTILES, "form")
 """Those that are a distance from the group's median; a CPU's is from its usual place."""
 WITH_ERROR = ("p50", "p90", "p99", "p999")
-"""Those whose own uncertainty is known from the histogram."""
+"""Those whose own uncertainty is known from the histogram, and which lie on ticks of the clock."""
+ON_TICKS = (*WITH_ERROR, "cpu")
+POOLED = ("p90", "p99", "p999", "form")
+"""Those of the samples of all CPUs together."""
+
+TICKS = 0.6
+"""So many ticks of the clock the noise is at least: between two of them it is unknown. Simulated (`bench/calibrate.py
+clocks`): with 0.5 a p-value below 0.0001 comes up to three times too often."""
 
 Numbers = npt.NDArray[np.int64]
+
+FORM_TICKS = 4.0
+"""So many ticks of the clock the bins of forms are wide at least."""
 
 LEAST_FORM = 1e-6
 """Distances below are rounding."""
@@ -74,14 +89,55 @@ def by_host(table: ir.Table, columns: list[str], several: bool, *more: str) -> i
 
 
 def level_table(figures: ir.Table, cpus: ir.Table, level: int, several: bool, least: int) -> ir.Table:
-    """All units that have a group at this level, with `x_S` for each statistic."""
+    """All units that have a group at this level, with `x_S` for each statistic, and `tick_S`: the least noise."""
     whole = of_level(figures, level)
-    whole = whole.mutate(
-        **{f"x_{name}": has_logarithm(whole[name]).ifelse(whole[name], ibis.null("float64")).ln() for name in QUANTILES}
-    )
-    forms, of_cpus = _forms(whole, several), _cpus(whole, cpus, several, least)
-    whole = whole.left_join(forms, "row").drop("row_right")
-    return whole.left_join(of_cpus, "row").drop("row_right", "form")
+    most = whole.group_by(["g", "cpus"]).agg(hosts=whole.host_key.nunique())
+    most = most.group_by("g").agg(most_cpus=most.cpus.argmax(most.hosts + most.cpus / 1e6))
+    whole = whole.join(most, "g")
+    is_usual = (whole.cpus == whole.most_cpus).fill_null(True)
+    nothing = ibis.null("float64")
+    tick_ns = (whole.quantum_ns / ibis.greatest(whole.batch, 1)).fill_null(0.0)
+    x, ticks = {}, {}
+    for name in QUANTILES:
+        is_known = has_logarithm(whole[name]) & (is_usual if name in ("p50", *POOLED) else True)
+        x[f"x_{name}"] = is_known.ifelse(whole[name], nothing).ln()
+        if name in WITH_ERROR:
+            ticks[f"tick_{name}"] = has_logarithm(whole[name]).ifelse(TICKS * (1 + tick_ns / whole[name]).ln(), 0.0)
+    whole = whole.mutate(**x, **ticks, form=is_usual.ifelse(whole.form, ibis.null(whole.form.type())))
+    whole = whole.drop("most_cpus").mutate(tick_cpu=lambda t: t.tick_p50)
+    for part in (_medians(whole, cpus, several, least), _forms(whole, several), _cpus(whole, cpus, several, least)):
+        whole = whole.left_join(part, "row").drop("row_right")
+    has_cpus = whole.of_cpus.notnull()
+    return whole.mutate(
+        x_p50=has_cpus.ifelse(whole.of_cpus, whole.x_p50),
+        **{f"p50_{way}": has_cpus.ifelse(whole.error, whole[f"p50_{way}"]) for way in ("down", "up")},
+    ).drop("form", "of_cpus", "error")
+
+
+def _medians(whole: ir.Table, cpus: ir.Table, several: bool, least: int) -> ir.Table:
+    """For each unit with several CPUs `of_cpus`: the mean of their medians, and its standard error.
+
+    The median of all samples lies between the modes of two nodes, and goes from one to the other by chance. Where a
+    machine lacks CPUs that others of its group have, it is compared over those that both have.
+    """
+    each = _beside_usual(whole, cpus, several, least)
+    found = each.group_by(["row", "g"]).agg(off=each.l.mean(), error=(each.e * each.e).sum().sqrt() / each.count())
+    middle = each.select("g", "cpu", "usual").distinct().group_by("g").agg(middle=lambda t: t.usual.mean())
+    found = found.join(middle, "g")
+    return found.select("row", of_cpus=found.middle + found.off, error=found.error)
+
+
+def _beside_usual(whole: ir.Table, cpus: ir.Table, several: bool, least: int) -> ir.Table:
+    """The CPUs of all units with `l` beside what is usual of that CPU in the group: nodes differ."""
+    each = cpus.join(whole.select("row", "g", "host_key"), "row").select("row", "g", "host_key", "cpu", "l", "e")
+    each = each.join(_usual(by_host(each, ["l"], several, "cpu"), "l", least), ["g", "cpu"])
+    return each.mutate(l=each.l - each.usual)
+
+
+def _usual(hosts: ir.Table, name: str, least: int) -> ir.Table:
+    """What is usual of each CPU of a group. Too few hosts with that CPU do not tell."""
+    usual = hosts.group_by(["g", "cpu"]).agg(usual=hosts[name].median(), hosts=hosts.count())
+    return usual.filter(usual.hosts >= least).drop("hosts")
 
 
 def _forms(whole: ir.Table, several: bool) -> ir.Table:
@@ -106,6 +162,7 @@ def _forms(whole: ir.Table, several: bool) -> ir.Table:
     )
     bins = have.select(*keys, "mates", piece=have.form.unnest())
     bins = bins.select(*keys, "mates", bin=bins.piece["bin"], share=bins.piece["share"].cast("float64"))
+    bins = _wider(bins, have, keys)
     merged = bins.group_by(["g", "bin"]).agg(total=(bins.share / bins.mates).sum())
     if several:
         host = ["g", "host_key", "bin"]
@@ -131,6 +188,22 @@ def _forms(whole: ir.Table, several: bool) -> ir.Table:
     return known.select("row", "usual_form", x_form=(distance / known.usual_form).ln())
 
 
+def _wider(bins: ir.Table, have: ir.Table, keys: list[str]) -> ir.Table:
+    """The bins of forms, those at the median at least `FORM_TICKS` ticks wide: samples of equal hosts lie on other
+    ticks, as their medians do."""
+    ticks = have.group_by("g").agg(tick=have.tick_p50.median() / TICKS)
+    coarse = ticks.mutate(times=ticks.tick * FORM_TICKS * FORM_BINS / FORM_STEP).filter(lambda t: t.times > 1)
+    if not int(coarse.count().execute()):
+        return bins
+    joined = bins.left_join(coarse.select("g", "times"), "g")
+    away = (joined.bin.abs() / FORM_BINS).exp() / joined.times.fill_null(1.0)
+    # The inverse hyperbolic sine of a smaller hyperbolic sine.
+    less = (away - (-joined.bin.abs() / FORM_BINS).exp() / joined.times.fill_null(1.0)) / 2
+    wide = ((less + (less * less + 1).sqrt()).ln() * FORM_BINS).round().cast("int64")
+    joined = joined.mutate(bin=joined.bin.sign().cast("int64") * wide)
+    return joined.group_by([*keys, "mates", "bin"]).agg(share=joined.share.sum())
+
+
 def _chance(have: ir.Table, merged: ir.Table, counted: ir.Table) -> ir.Table:
     """`loss`: the expected distance of a sample from its own distribution, times the number of samples.
 
@@ -150,16 +223,13 @@ def _chance(have: ir.Table, merged: ir.Table, counted: ir.Table) -> ir.Table:
 def _cpus(whole: ir.Table, cpus: ir.Table, several: bool, least: int) -> ir.Table:
     """For each unit the CPU that lies farthest from its place, and how far. `w_cpu`: the group's MAD over all CPUs."""
     keys = ["row", "g", *(["host_key"] if several else [])]
-    each = cpus.join(whole.select(keys), "row").select(*keys, "cpu", "l")
+    each = _beside_usual(whole, cpus, several, least).select(*keys, "cpu", "l")
     own = each.group_by(keys).agg(total=each.l.sum(), cpus=each.count())
     # Beside the mean of the machine's other CPUs.
     each = each.join(own, keys).filter(lambda t: t.cpus > 1)
     each = each.mutate(r=each.l - (each.total - each.l) / (each.cpus - 1))
     hosts = by_host(each, ["r"], several, "cpu")
-    usual = hosts.group_by(["g", "cpu"]).agg(usual=hosts.r.median(), hosts=hosts.count())
-    # What is usual of a CPU, too few hosts with that CPU do not tell.
-    usual = usual.filter(usual.hosts >= least)
-    each = each.join(usual, ["g", "cpu"]).mutate(d=lambda t: t.r - t.usual)
+    each = each.join(_usual(hosts, "r", least), ["g", "cpu"]).mutate(d=lambda t: t.r - t.usual)
     hosts = by_host(each.mutate(away=each.d.abs()), ["away"], several, "cpu")
     wide = hosts.group_by("g").agg(w_cpu=hosts.away.median())
     # Of two CPUs each lies as far from the other: the slower one counts, and not what rounding makes of them.
@@ -196,21 +266,18 @@ def measure(engine: Engine, figures: ir.Table, cpus: ir.Table, level: int, limit
     z = {f"z_{name}": _z(scaled, name) for name in STATISTICS}
     scaled = scaled.mutate(**z)
     heavy = _tails(scaled, groups, several, independent)
-    dof = {name: np.minimum(groups[f"dof_{name}"].to_numpy(), heavy[name]) for name in STATISTICS}
-    for name in STATISTICS:
-        groups[f"dof_{name}"] = dof[name]
-    nearest = {name: _least_z(name, groups, limit) for name in STATISTICS}
+    nearest = null.least(limit)
     away: Any = ibis.literal(False)
     for name in STATISTICS:
         size = scaled[f"z_{name}"] if name == "form" else scaled[f"z_{name}"].abs()
-        away = away | (size >= nearest[name]).fill_null(False)
-    kept = ["host_key", "host", "run", "time", "device", "device_name", "driver", "firmware", "link", "figure", "unit",
-            "count", "g", "usual_form", "worst_cpu", "cpus_judged", "model", "origin", "slot", "topology", "cpu_model",
-            "kernel", *QUANTILES,
+        away = away | (size >= nearest).fill_null(False)
+    kept = ["row", "host_key", "host", "run", "time", "device", "device_name", "driver", "firmware", "link", "figure",
+            "unit", "count", "cpus", "g", "usual_form", "worst_cpu", "cpus_judged", "model", "origin", "slot",
+            "topology", "cpu_model", "kernel", *QUANTILES,
             *(f"x_{name}" for name in STATISTICS), *(f"z_{name}" for name in STATISTICS)]  # fmt: skip
     far = scaled.filter(away).select(kept).execute()
     far = far.sort_values(["host_key", "device", "figure"], ignore_index=True)
-    return Distances(level, groups, tests, _p_values(far, groups))
+    return Distances(level, groups, tests, _p_values(far, groups, heavy))
 
 
 def _own_error(table: Any, name: str) -> ir.Column:
@@ -231,19 +298,24 @@ def _z(table: ir.Table, name: str) -> ir.Column:
         within = (usual < noise).ifelse(usual, noise)
         excess = own * own - within * within
         noise = (noise * noise + (excess > 0).ifelse(excess, 0.0)).sqrt()
+    if name in ON_TICKS:
+        noise = (table[f"tick_{name}"] > noise).ifelse(table[f"tick_{name}"], noise)
     return has_logarithm(noise).ifelse((table[f"x_{name}"] - table[f"med_{name}"]) / noise, ibis.null("float64"))
 
 
 def _groups(table: ir.Table, several: bool) -> pd.DataFrame:
     """Size, median and MAD of each group, for each statistic: of its hosts' values."""
-    hosts = by_host(table, ["w_cpu", "tail_cpu", *(f"x_{name}" for name in STATISTICS)], several)
+    columns = [*(f"x_{name}" for name in STATISTICS), *(f"tick_{name}" for name in ON_TICKS)]
+    hosts = by_host(table, ["w_cpu", "tail_cpu", "count", *columns], several)
     centre = hosts.group_by("g").agg(
         hosts=hosts.host_key.nunique(),
+        usual_count=hosts["count"].median(),
         mad_cpu=hosts.w_cpu.max(),
         tail_cpu=hosts.tail_cpu.max(),
         n_cpu=hosts.x_cpu.count(),
         **{f"med_{name}": hosts[f"x_{name}"].median() for name in SHIFTS},
         **{f"n_{name}": hosts[f"x_{name}"].count() for name in SHIFTS},
+        **{f"tick_{name}": hosts[f"tick_{name}"].median() for name in ON_TICKS},
     )
     joined = table.join(centre.select("g", *(f"med_{name}" for name in SHIFTS)), "g")
     joined = joined.select(
@@ -270,22 +342,30 @@ def _moderate(groups: pd.DataFrame, table: ir.Table, several: bool, least: int) 
     kinds = kinds.drop_duplicates("g").set_index("g").loc[groups["g"]]
     kinds["figure"] = kinds["figure"].map(null.kind)
     kind = kinds.groupby([*ALWAYS, "unit", "figure"], sort=True, dropna=False).ngroup().to_numpy()
+    count = {name: groups[f"n_{name}"].to_numpy(dtype=float) for name in STATISTICS}
+    tick = {
+        name: groups[f"tick_{name}"].fillna(0.0).to_numpy(float) if name in ON_TICKS else 0.0 for name in STATISTICS
+    }
+    alike: dict[str, _Alike] = {}
+
+    def set_noise(name: str, own: null.Array, dof: null.Array) -> None:
+        of_kind = alike[name].of_kind if alike else {}
+        own = np.maximum(own, tick[name])
+        groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(kind, own, dof, count[name] >= least, of_kind)
+
     for name in STATISTICS:
-        count = groups[f"n_{name}"].to_numpy(dtype=float)
-        first = null.sigma(groups[f"mad_{name}"].to_numpy(dtype=float), count)
-        groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(kind, first, null.freedom(count), count >= least)
-    for turn in range(null.PASSES):
-        near = _near(groups, table, several).set_index("g").reindex(groups["g"])
-        # In the last pass: how sure a noise is depends on how much the figures say the same.
-        alike = _alike(groups, near, kind, table, several) if turn == null.PASSES - 1 else {}
+        mad = null.sigma(groups[f"mad_{name}"].to_numpy(dtype=float), count[name])
+        set_noise(name, mad, null.freedom_of_mad(count[name]))
+    for _ in range(null.PASSES):
+        near = _near(groups, table, several, is_last=False)
         for name in SHIFTS:
-            count, left = groups[f"n_{name}"].to_numpy(dtype=float), near[f"k_{name}"].to_numpy(dtype=float)
-            again = null.refined(near[f"v_{name}"].to_numpy(dtype=float), count)
-            groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(
-                kind, again, np.maximum(left - 1, 1), count >= least, alike[name].of_kind if alike else {}
-            )
-    for name in STATISTICS:
-        groups[f"sigma_{name}"] *= null.of_median(groups[f"n_{name}"].to_numpy(dtype=float))
+            set_noise(name, null.capped(near[f"v_{name}"].to_numpy(float)), null.freedom(count[name]))
+    near = _near(groups, table, several, is_last=True)
+    # How sure a noise is depends on how much the figures say the same.
+    alike |= _alike(groups, near, kind, table, several)
+    for name in SHIFTS:
+        own = null.biweight(near[f"v_{name}"].to_numpy(float), near[f"w_{name}"].to_numpy(float))
+        set_noise(name, own / null.bias(count[name]), null.freedom(count[name]))
     return {name: each.independent for name, each in alike.items()}
 
 
@@ -311,7 +391,7 @@ def _alike(
     known = groups[["g", *(f"{what}_{name}" for name in SHIFTS for what in ("med", "sigma"))]].assign(
         kind=kind,
         **{
-            f"usual_{name}": (near[f"v_{name}"] / groups[f"sigma_{name}"].to_numpy() ** 2).to_numpy() for name in SHIFTS
+            f"usual_{name}": (near[f"u_{name}"] / groups[f"sigma_{name}"].to_numpy() ** 2).to_numpy() for name in SHIFTS
         },
     )
     joined = table.join(ibis.memtable(known), "g")
@@ -380,27 +460,29 @@ def _by_kind(
     return sigma, sure
 
 
-def _near(groups: pd.DataFrame, table: ir.Table, several: bool) -> pd.DataFrame:
-    """By group: how many hosts are near, and their mean square distance."""
-    known = ibis.memtable(groups[["g", *(f"{what}_{name}" for name in SHIFTS for what in ("med", "sigma"))]])
+def _near(groups: pd.DataFrame, table: ir.Table, several: bool, is_last: bool) -> pd.DataFrame:
+    """By group, in its order, the means over hosts that the noise is refined by: `v_S` and, in the end, `w_S`.
+
+    `u_S` is then the mean square distance of those that are near.
+    """
+    known = ibis.memtable(groups[["g", *(f"{kind}_{name}" for name in SHIFTS for kind in ("med", "sigma"))]])
     joined = table.join(known, "g")
-    square = {}
+    columns = {}
     for name in SHIFTS:
-        away = joined[f"x_{name}"] - joined[f"med_{name}"]
-        near = away.abs() <= null.NEAR * joined[f"sigma_{name}"]
-        square[f"v_{name}"] = near.ifelse(away * away, ibis.null("float64"))
-    hosts = joined.select("g", "host_key", **square)
+        away, noise = (joined[f"x_{name}"] - joined[f"med_{name}"]).abs(), joined[f"sigma_{name}"]
+        away = has_logarithm(noise).ifelse(away, ibis.null("float64"))
+        if not is_last:
+            columns[f"v_{name}"] = (away < null.CAP * noise).ifelse(away, null.CAP * noise + 0 * away) ** 2
+            continue
+        part = away / (null.EDGE * noise)
+        inside = 1 - (part < 1).ifelse(part, 1 + 0 * part) ** 2
+        columns[f"v_{name}"], columns[f"w_{name}"] = away**2 * inside**4, inside * (5 * inside - 4)
+        columns[f"u_{name}"] = (away <= null.NEAR * noise).ifelse(away**2, ibis.null("float64"))
+    hosts = joined.select("g", "host_key", **columns)
     if several:
-        hosts = hosts.group_by(["g", "host_key"]).agg(**{name: hosts[name].mean() for name in square})
-    found: pd.DataFrame = (
-        hosts.group_by("g")
-        .agg(
-            **{f"k_{name}": hosts[f"v_{name}"].count() for name in SHIFTS},
-            **{name: hosts[name].mean() for name in square},
-        )
-        .execute()
-    )
-    return found
+        hosts = hosts.group_by(["g", "host_key"]).agg(**{name: hosts[name].mean() for name in columns})
+    found: pd.DataFrame = hosts.group_by("g").agg(**{name: hosts[name].mean() for name in columns}).execute()
+    return found.set_index("g").reindex(groups["g"]).reset_index()
 
 
 def _tails(scaled: ir.Table, groups: pd.DataFrame, several: bool, independent: dict[str, float]) -> dict[str, float]:
@@ -437,7 +519,7 @@ def _tails(scaled: ir.Table, groups: pd.DataFrame, several: bool, independent: d
         own = seen[seen["statistic"] == name]
         counts = np.zeros(null.BINS)
         counts[own["bin"].to_numpy(dtype=np.int64)] = own["times"]
-        heavy[name] = null.heaviness(counts * independent[name])
+        heavy[name] = null.heaviness(counts * independent[name], hosts)
     # Of CPUs the engine has the quantiles over all of them, by group.
     have = groups[(groups["mad_cpu"] > 0) & groups["tail_cpu"].notna()]
     ratio = float((have["tail_cpu"] / have["mad_cpu"]).median()) if len(have) else np.nan
@@ -445,27 +527,19 @@ def _tails(scaled: ir.Table, groups: pd.DataFrame, several: bool, independent: d
     return heavy
 
 
-def _least_z(name: str, groups: pd.DataFrame, limit: float) -> float:
-    """Distances below are not worth carrying out of the engine: their p-value is above the limit in every group."""
-    dof = groups[f"dof_{name}"].to_numpy()
-    dof = dof[np.isfinite(dof)]
-    if not len(dof):
-        return float("inf")
-    from scipy import stats
-
-    return float(stats.t.isf(limit if name == "form" else limit / 2, dof.max()))
-
-
-def _p_values(far: pd.DataFrame, groups: pd.DataFrame) -> pd.DataFrame:
+def _p_values(far: pd.DataFrame, groups: pd.DataFrame, heavy: dict[str, float]) -> pd.DataFrame:
     """Adds `p_S`, null where the unit has no such statistic."""
     own = groups.set_index("g").loc[far["g"]]
     for name in STATISTICS:
         z, dof = far[f"z_{name}"].to_numpy(dtype=float), own[f"dof_{name}"].to_numpy()
-        p = null.upper(z, dof) if name == "form" else null.two_sided(z, dof)
+        p = null.two_sided(z, dof, own[f"n_{name}"].to_numpy(), heavy[name])
+        if name == "form":
+            p = np.where(z > 0, p / 2, 1 - p / 2)
         if name == "cpu":
             # The farthest of many CPUs goes far by chance alone.
             p = np.minimum(p * far["cpus_judged"].to_numpy(dtype=float), 1.0)
         far[f"p_{name}"] = p
         far[f"med_{name}"] = own[f"med_{name}"].to_numpy()
-    far["hosts"] = own["hosts"].to_numpy()
+    for name in ("hosts", "usual_count"):
+        far[name] = own[name].to_numpy()
     return far

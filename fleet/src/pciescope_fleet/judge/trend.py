@@ -213,7 +213,7 @@ def _noise(series: pd.DataFrame, points: ir.Table) -> null.Noise:
     own, certain = of_steps(series["step"].to_numpy(), runs)
     for kind in np.unique(kinds):
         rows = kinds == kind
-        noise = null.moderate(own[rows], certain[rows])
+        noise = null.moderate(own[rows], certain[rows], is_of_means=True)
         sigma[rows], dof[rows] = noise.sigma, noise.freedom
     chosen = np.concatenate([rows[:: -(-len(rows) // SAMPLED)] for rows in map(np.flatnonzero, _each(kinds))])
     numbers = series["series"].to_numpy()

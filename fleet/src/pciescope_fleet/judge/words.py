@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pciescope_fleet.dataset.rows import TILDE
 from pciescope_fleet.judge.doubt import doubt
 from pciescope_fleet.judge.outliers import USUAL, WORDS, Judged
 
 FEW = 8
 """So many hosts are named; the rest is counted."""
 
+
+FEWER = 0.95
+"""A host with a smaller share of the usual number of samples lacks some: those that are there may be the fast ones."""
 
 FORMS = ": a second mode, a longer tail or more noise"
 """What makes another distribution."""
@@ -40,9 +44,14 @@ def hosts_in_words(hosts: list[str]) -> str:
 
 def shown(host_key: str, among: list[str]) -> str:
     """A host's name; with its machine where another machine has the same name."""
-    name = host_key.split("~")[0]
-    alike = {other for other in among if other.split("~")[0] == name}
+    name = name_of(host_key)
+    alike = {other for other in among if name_of(other) == name}
     return host_key if len(alike) > 1 else name
+
+
+def name_of(host_key: str) -> str:
+    """The name in a host's key."""
+    return host_key.split("~")[0].replace(TILDE, "~")
 
 
 def direction_in_words(direction: str) -> str:
@@ -58,7 +67,8 @@ def outlier_in_words(worst: dict[str, Any]) -> str:
         share = 1 - (1 - worst["effect"]) ** 2
         return f"{worst['figure']}: as if {share:.0%} of its samples lay where its like have none"
     if worst["statistic"] == "cpu":
-        return f"{worst['figure']}: CPU {worst['cpu']} {worst['effect']:+.1%} from its place among its machine's CPUs"
+        cpus = f"CPU {worst['cpu']}" if "cpu" in worst else f"CPUs {worst['cpus']}"
+        return f"{worst['figure']}: {cpus} {worst['effect']:+.1%} beside the same CPUs of the other hosts"
     group, own = amount(worst["group_median"], worst["unit"]), amount(worst["value"], worst["unit"])
     return f"{worst['figure']}: {statistic} {own}, group {group} ({worst['effect']:+.1%})"
 
@@ -84,7 +94,7 @@ def report(judged: Judged) -> str:
     ]
     for is_replaced, why in ((False, "a newer run of the host lacks it"), (True, "another device is there now")):
         removed = [
-            f"{each.device} of {each.host_key.split('~')[0]}" for each in judged.gone if each.is_replaced == is_replaced
+            f"{each.device} of {name_of(each.host_key)}" for each in judged.gone if each.is_replaced == is_replaced
         ]
         more = f" and {len(removed) - FEW} more" if len(removed) > FEW else ""
         lines += [f"  not judged, {why}: {', '.join(removed[:FEW])}{more}"] if removed else []
@@ -120,7 +130,9 @@ def finding_in_short(each: dict[str, Any]) -> str:
 def differences(each: dict[str, Any]) -> list[str]:
     """What the device of a finding's worst outlier has other than most of its group, where they do not share it."""
     worst, share = each["worst"], each["shared"]
-    return [
+    own, usual = worst["count"], worst["group_count"]
+    lacking = [f"{own:,} samples, the hosts of its group {usual:,}"] if own and usual and own < FEWER * usual else []
+    return lacking + [
         f"{name} {worst[name]}, most of its group {worst[f'group_{name}']}"
         for name in USUAL
         if worst[name] and worst[f"group_{name}"] not in (None, worst[name])
