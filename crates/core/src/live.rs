@@ -108,6 +108,8 @@ pub struct Source {
     pub warnings: Vec<Warning>,
     /// Whether its figures are an emulator's or a guest's.
     pub is_emulated: bool,
+    /// Whether its figures are made up.
+    pub is_synthetic: bool,
     /// Figures ever seen, with their units.
     names: Vec<(String, String)>,
     points: VecDeque<Point>,
@@ -273,6 +275,7 @@ impl Source {
         }
         self.failure = record.error.clone().map(|failure| (span, failure));
         self.warnings.clone_from(&record.warnings);
+        self.is_synthetic = record.is_synthetic();
         self.is_emulated = record.method.as_ref().is_some_and(|method| method.emulated)
             || record.device.as_ref().is_some_and(|device| device.emulated.is_some());
         has_changed

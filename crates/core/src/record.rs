@@ -86,6 +86,12 @@ impl Record {
             ..Record::default()
         }
     }
+
+    /// Whether the fake backend made the figures up.
+    pub fn is_synthetic(&self) -> bool {
+        self.method.as_ref().is_some_and(|method| method.backend == "fake")
+            || self.environment.as_ref().is_some_and(Environment::is_synthetic)
+    }
 }
 
 /// What on a device was measured. Only the fields that apply are there.

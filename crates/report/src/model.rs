@@ -398,6 +398,5 @@ pub(crate) fn hardware_ports<'r>(records: impl Iterator<Item = &'r Record>) -> H
 
 /// Whether the figures of a record come from the fake backend, which makes them up.
 pub fn is_synthetic(record: &Record) -> bool {
-    record.method.as_ref().is_some_and(|method| method.backend == "fake")
-        || record.environment.as_ref().is_some_and(Environment::is_synthetic)
+    record.is_synthetic()
 }

@@ -189,9 +189,12 @@ fn labels(one: &Instance<'_>) -> String {
     all
 }
 
-/// What a reader must know of the figures of an instance: an emulator's, or scaled to the whole time. What is neither has
+/// What a reader must know of the figures of an instance: made up, an emulator's, or scaled to the whole time. What is neither has
 /// no such label.
 fn marks(into: &mut String, one: &Instance<'_>) {
+    if one.source.is_synthetic {
+        label(into, "synthetic", "true");
+    }
     if one.source.is_emulated {
         label(into, "emulated", "true");
     }

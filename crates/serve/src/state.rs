@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hyper::body::Bytes;
 use pciescope_core::plan::Plan;
-use pciescope_core::{Bdf, Device, Environment, Link, Live, Record, Sink, Warning};
+use pciescope_core::{Bdf, Device, Link, Live, Record, Sink, Warning};
 use tokio::sync::broadcast;
 
 use crate::feed::{Feed, HISTORY, Possible, Reading, Status};
@@ -75,8 +75,6 @@ pub(crate) struct Inner {
     planned_s: Option<f64>,
     /// The machine of the records, where they name it.
     host: Option<String>,
-    /// Whether the fake backend makes the machine up.
-    is_synthetic: bool,
 }
 
 impl State {
@@ -203,7 +201,7 @@ impl State {
         let mut feed = Feed {
             schema: 1,
             host: inner.host.clone().unwrap_or_else(|| self.setup.host.clone()),
-            is_synthetic: inner.is_synthetic,
+            is_synthetic: inner.live.sources.iter().any(|source| source.is_synthetic),
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             label: self.setup.label.clone(),
             interval_s: self.interval_s(inner),
@@ -268,9 +266,8 @@ impl Inner {
 
     /// The first record of a run.
     fn begin(&mut self, record: &Record) {
-        let environment = record.environment.as_ref();
-        self.host = environment.and_then(|one| one.host.as_ref()).map(|host| host.name.clone());
-        self.is_synthetic = environment.is_some_and(Environment::is_synthetic);
+        let host = record.environment.as_ref().and_then(|environment| environment.host.as_ref());
+        self.host = host.map(|host| host.name.clone());
         self.not_counted = record.warnings.clone();
         self.planned_s = match &record.plan {
             Some(Plan::Stat(plan)) => plan.interval_ns.map(|ns| ns as f64 / 1e9),

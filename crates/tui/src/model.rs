@@ -47,8 +47,6 @@ pub struct Model {
     pub machine: Option<String>,
     /// Whether figures are of an emulator or a guest.
     pub is_emulated: bool,
-    /// Whether the fake backend makes everything up.
-    pub is_synthetic: bool,
     /// Why nothing counts: what is missing, and what to do.
     pub no_counters: Option<Failure>,
     /// How many records were left out: those of other verbs, and those above the limits.
@@ -64,7 +62,6 @@ impl Default for Model {
             probes: Vec::new(),
             machine: None,
             is_emulated: false,
-            is_synthetic: false,
             no_counters: None,
             passed_over: 0,
             inventory: None,
@@ -96,7 +93,6 @@ impl Model {
                 self.machine = Some(parts.join(", "));
             }
             self.is_emulated |= environment.hypervisor.is_some();
-            self.is_synthetic |= environment.is_synthetic();
         }
         if record.instance.is_some() && record.interval.is_some() {
             self.count(record);

@@ -62,6 +62,9 @@ const heatMap = (() => {
       if (!known.every((cell) => cell[Number(option.value)] > 0)) option.remove();
     if (columns <= 2) order.parentElement.remove();
     if (mapsOf(section.scale).length < 2) scale.parentElement.remove();
+    // Where the others would leave one colour of it, a map begins with a scale of its own.
+    const spans = [endsOf([map], MEDIAN), sharedEnds(section.scale, MEDIAN)].map(([low, high]) => Math.log(Math.max(high / low, data.leastSpan)));
+    if (spans[1] > 4 * spans[0]) scale.value = "own";
     all.textContent = `All ${total} CPUs`;
     if (columns * rows === 1) keys.textContent = "";
     if (map.cores.length) keys.append(" A line above CPU numbers joins the threads of a core.");

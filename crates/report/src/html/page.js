@@ -10,8 +10,10 @@
     }
   };
   const isShown = (part) => !part.hasAttribute("hidden");
-  // What is wider than its box can be moved by the keyboard.
-  const reach = () => document.querySelectorAll(".scroll").forEach((box) => { box.tabIndex = box.scrollWidth > box.clientWidth ? 0 : -1; });
+  // What is wider than its box shows it, and can be moved by the keyboard.
+  const reach = () => document.querySelectorAll(".scroll").forEach((box) => {
+    box.tabIndex = box.classList.toggle("more", box.scrollWidth > box.clientWidth) ? 0 : -1;
+  });
   const redraw = () => { redraws.forEach(([part, one]) => isShown(part) && one()); reach(); };
   document.addEventListener("toggle", reach, true);
 

@@ -205,11 +205,12 @@ fn what_was_scaled_or_cut_off_is_said() {
 }
 
 #[test]
-fn figures_of_an_emulator_have_a_label_everywhere() {
+fn figures_of_an_emulator_and_of_the_fake_backend_have_a_label_everywhere() {
     let state = state(0);
     let method = pciescope_core::Method { emulated: true, ..Default::default() };
     let (mut one, mut other) = (port(2, 1e9, 0), channel(0, 1.0, 0));
-    one.method = Some(method.clone());
+    assert!(!state.feed().is_synthetic);
+    one.method = Some(pciescope_core::Method { backend: "fake".to_owned(), ..method.clone() });
     other.method = Some(method);
     state.put_all(&[one, other, port(3, 1e9, 0)]);
     let text = text(&state, Format::Text);
@@ -220,6 +221,9 @@ fn figures_of_an_emulator_have_a_label_everywhere() {
         assert_eq!((lines(name, true), lines(name, false)), (1, 1), "{name}\n{text}");
     }
     assert_eq!(lines("pciescope_dram_read_bytes_total", true), 1);
+    let made_up: Vec<&str> = text.lines().filter(|line| line.contains("synthetic=\"true\"")).collect();
+    assert!(made_up.len() > 2 && made_up.iter().all(|line| line.contains("port=\"0000:")), "{made_up:?}");
+    assert!(state.feed().is_synthetic);
     let feed = state.feed();
     assert_eq!(feed.ports.iter().map(|port| port.is_emulated).collect::<Vec<_>>(), [true, false]);
     assert!(feed.channels[0].is_emulated);

@@ -223,7 +223,7 @@ fn head(pen: &mut Pen<'_>, state: &State) -> u16 {
     if let Some(machine) = &state.model.machine {
         x = pen.put(x, 0, room.saturating_sub(x), &clean(machine), Style::new()) + 1;
     }
-    if state.model.is_synthetic {
+    if state.model.live.sources.iter().any(|source| source.is_synthetic) {
         x = pen.put(x, 0, room.saturating_sub(x), "SYNTHETIC", theme.doubtful()) + 1;
     } else if state.model.live.sources.iter().any(|source| source.is_emulated) {
         x = pen.put(x, 0, room.saturating_sub(x), "EMULATED", theme.doubtful()) + 1;
