@@ -223,14 +223,12 @@ fn the_first_screen_answers_at_every_width() {
     writer.into_inner().flush().unwrap();
     let browser = Browser::start();
     look(&browser, &records, folder.path(), "runs");
-    let sizes =
-        [((1280, 900), "full", "middle"), ((900, 900), "middle", "full"), ((420, 900), "narrow", "middle")];
+    let sizes = [((1280, 900), "full", "middle"), ((900, 900), "middle", "full"), ((420, 900), "narrow", "middle")];
     for (size, shown, other) in sizes {
         browser.size(size);
         // Tiles and chart stand within the first screen, and the chart in the size that fits.
-        let bottom = browser.number(
-            "document.querySelector('#first svg').parentElement.getBoundingClientRect().bottom",
-        );
+        let bottom =
+            browser.number("document.querySelector('#first svg').parentElement.getBoundingClientRect().bottom");
         assert!(bottom < 900.0 * if size.0 < 700 { 1.2 } else { 1.0 }, "{size:?}: {bottom}");
         assert!(is_seen(&browser, &format!("#first svg.{shown}")), "{size:?}");
         assert!(!is_seen(&browser, &format!("#first svg.{other}")), "{size:?}");

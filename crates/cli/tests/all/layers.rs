@@ -14,7 +14,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("pciescope-serve", &["pciescope-core", "pciescope-catalogue"]),
     // For tests alone.
     ("pciescope-support", &[]),
-    ("pciescope-browser-tests", &["pciescope-core", "pciescope-report", "pciescope-serve"]),
+    ("pciescope-browser-tests", &["pciescope-core", "pciescope-report", "pciescope-serve", "pciescope-support"]),
     // Its users may be anyone's: it knows nothing of pciescope.
     ("pciescope-convert", &[]),
     // Not hw: a wrong offset would agree with itself.

@@ -362,7 +362,7 @@ fn a_synthetic_machine_has_traffic_on_both_sources() {
     let list = run("stat --backend fake --list").expect_code(0).stdout;
     assert!(list.contains("dwc_rootport_10") && list.contains("nvme0n1, 4 interrupt vectors"), "{list}");
     let page = run("top --backend fake -b -n 2 -I 100 --ascii -w 160").expect_code(0).stdout;
-    for text in ["synthetic machine", "0000:81:00.0", "kernel", "DRAM"] {
+    for text in ["SYNTHETIC", "0000:81:00.0", "kernel", "DRAM"] {
         assert!(page.contains(text), "{text:?} is missing in {page}");
     }
     let refused = run("stat --backend vfio").expect_code(2).stderr;

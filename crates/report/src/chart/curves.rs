@@ -317,7 +317,7 @@ fn tails(d: &mut Drawing, axis: &Axis, lines: &[&Curve], (top, bottom): (f64, f6
     let y = |share: f64| (top - share.log10() / f64::from(decades) * (bottom - top)).min(bottom);
     for decade in (0..=decades).step_by(if decades > 6 { 2 } else { 1 }) {
         let share = 10f64.powi(-decade);
-        let words = if decade > 6 { format!("1e-{} %", decade - 2) } else { format!("{} %", number(share * 100.0)) };
+        let words = if decade > 5 { format!("1e-{} %", decade - 2) } else { format!("{} %", number(share * 100.0)) };
         d.line([(axis.left, y(share)), (axis.right, y(share))], 1.0, RULE, None);
         d.word(axis.left - 6.0, y(share), Anchor::End, false, GREY, words);
     }

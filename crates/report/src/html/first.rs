@@ -215,7 +215,10 @@ fn spans(sections: &[&Section], hosts: &[Host]) -> (String, Chart, String) {
         })
         .collect();
     let left = rows.len().saturating_sub(MOST_ROWS);
-    let more = if left > 0 { format!(" {left} more stand below.") } else { String::new() };
+    let mut more = if left > 0 { format!(" {left} more stand below.") } else { String::new() };
+    if rows.iter().any(|row| row.more.contains("seen")) {
+        more += " Seen of what was injected: by how much the fastest sample took longer.";
+    }
     let chart = Spans { rows: rows.into_iter().take(MOST_ROWS).collect() };
     let of = match once(sections.iter().map(|section| measure(section))).as_slice() {
         [one] => one.clone(),
@@ -229,10 +232,11 @@ fn injected(section: &Section) -> Option<f64> {
     section.range(INJECTED).map(|range| range.0)
 }
 
-/// What was added to a measurement, and how much of it is seen beside the same one to which nothing was.
+/// What was added to a measurement, and how much of it is seen beside the same one to which nothing was: by the fastest
+/// samples, which nothing else disturbed.
 fn added(section: &Section, plain: Option<&Section>) -> Option<String> {
     let injected = injected(section).filter(|ns| *ns > 0.0)?;
-    let seen = plain.and_then(|plain| Some(headline(section)?.median_ns - headline(plain)?.median_ns));
+    let seen = plain.and_then(|plain| Some(main_samples(section).min_ns()? - main_samples(plain).min_ns()?));
     let seen = seen.map_or_else(String::new, |seen| format!(", seen {}", duration(seen)));
     Some(format!("injected {}{seen}", duration(injected)))
 }

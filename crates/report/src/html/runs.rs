@@ -92,7 +92,7 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
     let mut page = String::from("<section class=\"card\">\n<h2>Runs side by side</h2>\n");
     page += &format!(
         "<p class=\"line\">Differences are against the first column, over the CPUs that both have. Bold: beyond noise \
-         (95 %, over {:.0} % of change), as `pciescope compare` judges it; plain: within noise, or too little data to tell.</p>\n",
+         (95 %, over {:.0} % of change), as <code>pciescope compare</code> judges it; plain: within noise, or too little data to tell.</p>\n",
         compare::Criteria::default().margin * 100.0
     );
     let mut judged: BTreeMap<(usize, usize), Vec<Cell>> = BTreeMap::new();
@@ -127,7 +127,7 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
         }
         page.push_str("</tbody></table></div>\n");
         if rows >= MOST_ROWS {
-            page.push_str("<p class=\"line\">More rows are left out: `pciescope compare` has all.</p>\n");
+            page.push_str("<p class=\"line\">More rows are left out: <code>pciescope compare</code> has all.</p>\n");
             break;
         }
     }

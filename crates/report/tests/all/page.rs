@@ -1,6 +1,6 @@
 //! The page and the pictures: whole, self-contained, and deaf to hostile records.
 
-use pciescope_core::{Histogram, Host, Record, outcome};
+use pciescope_core::{Histogram, Host, Metric, Record, outcome};
 use pciescope_report::print::{markdown, terminal};
 use pciescope_report::text::escape;
 use pciescope_report::{facts, heat, html, png, svg};
@@ -449,6 +449,25 @@ fn two_runs_of_one_measurement_lie_over_each_other() {
     let runs = between(&page, "id=\"runs\"", "</section>");
     assert_eq!(runs.matches("<div class=\"pair\">").count(), 2, "histogram and tail, for each BAR");
     check_tags(&page);
+}
+
+#[test]
+fn a_row_is_named_by_its_run_and_says_what_is_seen_of_what_was_injected() {
+    let mut records = steady("plain", "0000:1a:00.0", 600);
+    records.extend(steady("slow", "0000:1a:00.0", 900));
+    records.extend(steady("other", "0000:2b:00.0", 700));
+    for record in &mut records {
+        let ns = if record.label.as_deref() == Some("slow") { 250.0 } else { 0.0 };
+        record.metrics.insert("injected_ns".to_owned(), Metric::ns(ns));
+    }
+    let page = html::render(&records);
+    let first = between(&page, "id=\"first\"", "</section>");
+    let full = between(first, "<svg class=\"full\"", "</svg>");
+    for words in ["plain</text>", "slow</text>", "other</text>", ", injected 250 ns, seen 300 ns</text>"] {
+        assert!(full.contains(words), "{words}: {full}");
+    }
+    // One colour, and no list of colours.
+    assert!(full.contains("fill-0") && !full.contains("fill-1"));
 }
 
 #[test]
