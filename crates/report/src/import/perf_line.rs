@@ -92,7 +92,7 @@ pub fn columns(line: &str, in_table: bool) -> Option<PerfLine> {
     let mut words = &all[..];
     let mut at_ps = None;
     match words {
-        [end, rest @ ..] if is_end(end.text) && (rest.len() > 1 || has_remark) => {
+        [end, rest @ ..] if is_end(end.text) && (rest.len() > 1 || has_remark) || is_before_place(end, rest) => {
             (at_ps, words) = (Some(seconds_to_ps(end.text)?), rest);
         }
         [end, value, event, ..] if end.text.contains(',') && is_end(&end.text.replacen(',', ".", 1)) => {
@@ -321,9 +321,20 @@ fn is_end(text: &str) -> bool {
         .is_some_and(|(seconds, decimals)| is_digits(seconds) && decimals.len() == 9 && is_digits(decimals))
 }
 
+/// Whether seconds, as short as somebody may have made them, stand before a place.
+fn is_before_place(end: &Word<'_>, rest: &[Word<'_>]) -> bool {
+    let next = rest.first().map_or("", |word| word.text);
+    is_decimal(end.text) && (cpu(next).is_some() || is_die(next))
+}
+
+/// `1.5`.
+fn is_decimal(text: &str) -> bool {
+    text.split_once('.').is_some_and(|(whole, decimals)| is_digits(whole) && is_digits(decimals) && decimals.len() < 10)
+}
+
 fn seconds_to_ps(text: &str) -> Option<u64> {
     let (seconds, decimals) = text.split_once('.')?;
-    let digits: u64 = decimals.parse().ok()?;
+    let digits: u64 = format!("{decimals:0<9}").parse().ok()?;
     seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000_000)?.checked_add(digits.checked_mul(1000)?)
 }
 

@@ -325,10 +325,10 @@ fn count(figures: &[EventCount]) -> Result<Vec<EventTotal>, Refused> {
     let mut is_partial = HashSet::new();
     for figure in figures {
         let name = (figure.event.as_str(), figure.cgroup.as_deref());
-        let Ok(value) = figure.value else {
+        if figure.value.is_err() {
             is_partial.insert(name);
-            continue;
-        };
+        }
+        let value = figure.value.unwrap_or(0.0);
         let (factor, unit) = base_unit(&figure.unit);
         let (value, rounding) = (value * factor, figure.rounding * factor);
         let running = figure.counted_percent.filter(|percent| *percent > 0.0).unwrap_or(100.0) / 100.0;
@@ -337,6 +337,7 @@ fn count(figures: &[EventCount]) -> Result<Vec<EventTotal>, Refused> {
             Some(counted) => {
                 counted.value += value;
                 counted.rounding += rounding;
+                counted.is_bytes |= unit == "bytes";
                 counted.running = counted.running.min(running);
             }
             None if place >= MAX_EVENTS => return Err(Refused::TooMany),

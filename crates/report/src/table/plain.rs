@@ -27,11 +27,12 @@ pub fn write(out: &mut Page, section: &Section) {
 
 /// The figures by name; `None` where there is none.
 pub(crate) fn figures(section: &Section) -> Option<Columns> {
-    let mut figures: BTreeMap<(String, Option<u32>), Vec<Amount>> = BTreeMap::new();
+    let mut figures: BTreeMap<(String, Option<u32>, Option<String>), Vec<Amount>> = BTreeMap::new();
     for record in &section.records {
         // The ends of intervals are no figures to be averaged.
         for (name, metric) in record.metrics.iter().filter(|(name, _)| *name != INTERVAL_END) {
-            let key = (clean(name), record.cpu.as_ref().map(|c| c.cpu));
+            let place = record.target.as_ref().and_then(|target| target.name.as_deref()).map(clean);
+            let key = (clean(name), record.cpu.as_ref().map(|c| c.cpu), place);
             figures.entry(key).or_default().push((metric.value, &metric.unit));
         }
     }
@@ -45,14 +46,15 @@ pub(crate) fn figures(section: &Section) -> Option<Columns> {
         if is_count(values) { sum } else { sum / values.len() as f64 }
     };
     let columns = Rows::of(&figures).columns(&[
-        ("CPU", 4, Right, &|((_, cpu), _)| cpu.map_or("-".to_owned(), |cpu| cpu.to_string())),
+        ("CPU", 4, Right, &|((_, cpu, _), _)| cpu.map_or("-".to_owned(), |cpu| cpu.to_string())),
+        ("Place", 5, Left, &|((.., place), _)| place.clone().unwrap_or_else(|| "-".to_owned())),
         ("Value", 14, Right, &|(_, values)| figure(value(values))),
         ("Unit", 8, Left, &|(_, values)| {
             let mean = if values.len() > 1 && !is_count(values) { " mean" } else { "" };
             clean(values[0].1) + mean
         }),
         ("Records", 7, Right, &|(_, values)| values.len().to_string()),
-        ("Name", 4, Left, &|((name, _), _)| name.clone()),
+        ("Name", 4, Left, &|((name, ..), _)| name.clone()),
     ]);
     Some(columns.without_empty())
 }

@@ -171,6 +171,56 @@ fn figures_of(text: &str) -> Result<(BTreeMap<String, f64>, u64), String> {
     Ok((all, log.malformed))
 }
 
+/// A short text; its counts, its comparisons' errors in percent and how many lines were not taken; words of a warning.
+#[test]
+fn one_rule_for_each_kind_of_line() {
+    const TABLE: &str = "Performance counter stats for x:\n";
+    let rx = |count: u64| format!(" {count} {RX}\n");
+    let imc = |channels: &[u32]| {
+        channels.iter().map(|n| format!(" 28,610.23 MiB uncore_imc_{n}/cas_count_read/\n")).collect::<String>()
+    };
+    let (bw_mem, second) = ("$ ./bw_mem 2048M rd\n2048.00 60000.00\n", " 1.0 seconds time elapsed\n");
+    let json = "{ \"fio version\" : \"fio-3.28\", \"jobs\" : [ { \"read\" : { \"io_bytes\" : 536870912 } } ] }\n";
+    let reports = |count: u32| {
+        (0..count).map(|pid| format!("t: (groupid=0, jobs=1): err= 0: pid={pid}: x\nRun status group 0 (all jobs):\n READ: bw=1MiB/s, io=1024MiB (1074MB), run=2000-2000msec\n")).collect::<String>()
+    };
+    let mean = format!("Performance counter stats for x (3 runs):\n 1,073,800,000 {RX} ( +- 0.02% )\n");
+    let nvidia = |event: &str| format!(" 1073741824 nvidia_pcie_pmu_0/{event}/\n");
+    #[rustfmt::skip]
+    let texts: Vec<(String, usize, &[f64], u64, &str)> = vec![
+        (format!("{bw_mem}{TABLE}{}{second}", imc(&[0, 1])), 2, &[0.0], 0, ""),
+        (format!("{bw_mem}{TABLE}{} <not counted> MiB uncore_imc_2/cas_count_read/\n{second}", imc(&[0, 1])), 2, &[], 0, "uncore_imc_2/cas_count_read/ was not counted all the time"),
+        (format!("{}{mean}", reports(3)), 1, &[0.005], 0, ""),
+        (format!("{}{mean}", reports(2)), 1, &[], 0, "the mean of 3 runs, and the text has 2 reports of fio read"),
+        (format!("{}{TABLE}{}", reports(1), nvidia("wr_bytes_loc")), 1, &[], 0, "only wr_bytes_loc was counted"),
+        (format!("{json}{TABLE}{}", rx(536_870_912)), 1, &[0.0], 0, ""),
+        (format!("{json}{TABLE} 30 page-faults\n"), 1, &[], 0, "no counted event sees the traffic of fio read"),
+        (format!("{TABLE}{} READ: bw=1MiB/s,\n\n", rx(1)), 1, &[], 0, "the line READ: of fio is cut"),
+        (format!("{TABLE}{}t: (groupid=0, jobs=1): err= 0: pid=1: x\n", rx(1)), 1, &[], 0, "no line READ: or WRITE:"),
+        (format!("10 packets transmitted\n{TABLE} 30 page-faults\n"), 1, &[], 1, "\"10 packets transmitted\" is no counter"),
+        (format!("   30      page-faults\n{TABLE} 30 page-faults\n"), 1, &[], 1, "stands outside the table of perf"),
+        (format!("104857600 bytes (105 MB, 100 MiB) copied, 0.1 s, 1 GB/s\n{TABLE} 30 page-faults\n"), 1, &[], 0, ""),
+        (format!("{TABLE} 5,000,000 LLC-misses # 1 % ( +- 0.15% ) [33.41%]\n"), 1, &[], 0, "33.41 % of the time"),
+        ("0.1,S0,2,31,,context-switches,201100406,100.00,154.153,/sec\n".to_owned(), 1, &[], 0, ""),
+        ("0.5,31,,context-switches,201100406,100.00,154.153,/sec\n0.5,,,,,,1.29,stalled cycles per insn\n".to_owned(), 1, &[], 0, ""),
+        ("#           time  insn per cycle\n     1.001018715            0.50\n     1.001018715 10 cycles\n".to_owned(), 1, &[], 0, ""),
+    ];
+    for (text, count, errors, malformed, words) in texts {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &text).unwrap();
+        let log = read(file.path(), None).unwrap_or_else(|err| panic!("{err}\n{text}"));
+        let (compared, counts): (Vec<_>, Vec<_>) = figures(&log).into_iter().partition(|(name, _)| name.contains(": "));
+        let compared: Vec<f64> = compared.into_iter().map(|one| one.1).collect();
+        let got = (counts.len(), &*compared, log.malformed);
+        let warnings: Vec<&str> =
+            log.records.iter().flat_map(|record| &record.warnings).map(|one| one.text.as_str()).collect();
+        assert_eq!(got, (count, errors, malformed), "{text}\n{counts:?}\n{warnings:?}");
+        let is_right =
+            if words.is_empty() { warnings.is_empty() } else { warnings.iter().any(|text| text.contains(words)) };
+        assert!(is_right, "{text}\n{warnings:?}");
+    }
+}
+
 /// Breaks lines that are wider, as a terminal does.
 fn folded(text: &str, width: usize) -> String {
     let lines = text.lines().map(|line| {

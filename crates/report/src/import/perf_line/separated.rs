@@ -2,8 +2,8 @@
 
 use super::iostat::{INBOUND, port};
 use super::{
-    CountPlace, EventCount, NOT_COUNTED, PerfLine, cpu, half_of_last_digit, is_die, is_digits, is_end, is_event,
-    is_like_number, is_thread, is_unit, seconds_to_ps,
+    CountPlace, EventCount, NOT_COUNTED, PerfLine, cpu, half_of_last_digit, is_decimal, is_die, is_digits, is_end,
+    is_event, is_like_number, is_thread, is_unit, seconds_to_ps,
 };
 
 /// `value,unit,event,run time,percent,...` with the interval's end and the place before it, where asked for. Behind the
@@ -18,7 +18,13 @@ fn separated_by(line: &str, separator: char) -> Option<PerfLine> {
     let all = fields(line, separator);
     let mut fields = &all[usize::from(all[0] == "summary")..];
     let mut at_ps = None;
-    if is_end(fields[0]) {
+    let is_count = |fields: &[&str]| match fields {
+        ["", "", "", ..] => true,
+        [_, unit, event, ..] => (unit.is_empty() || is_unit(unit)) && is_event(event),
+        _ => false,
+    };
+    let has_place = fields.get(1).is_some_and(|next| cpu(next).is_some() || is_die(next));
+    if is_end(fields[0]) || is_decimal(fields[0]) && (has_place || is_count(&fields[1..])) {
         (at_ps, fields) = (Some(seconds_to_ps(fields[0])?), &fields[1..]);
     }
     if let Some(counts) = port(fields[0], at_ps, &fields[1..], &INBOUND) {

@@ -62,7 +62,7 @@ fn json(lines: &[&str], found: &mut Workloads) -> Option<Sums> {
         let mut values = serde_json::Deserializer::from_str(&rest).into_iter::<serde_json::Value>();
         match values.next() {
             Some(Ok(document)) => {
-                documents.push(document);
+                documents.push((start, document));
                 let (mut length, end) = (0, values.byte_offset());
                 at = start
                     + lines[start..]
@@ -77,14 +77,13 @@ fn json(lines: &[&str], found: &mut Workloads) -> Option<Sums> {
             _ => found.leave(start, "fio's JSON is cut, or something stands inside it"),
         }
     }
-    for document in &documents {
+    for (_, document) in &documents {
         let is_old = document["fio version"].as_str().is_some_and(|version| version.starts_with("fio-2"));
         for (sum, (name, _, _)) in sums.iter_mut().zip(WAYS) {
             let mut groups = BTreeMap::new();
             for job in document["jobs"].as_array().into_iter().flatten() {
-                let (Some(bytes), Some(ms)) = (job[name]["io_bytes"].as_f64(), job[name]["runtime"].as_f64()) else {
-                    continue;
-                };
+                let Some(bytes) = job[name]["io_bytes"].as_f64() else { continue };
+                let ms = job[name]["runtime"].as_f64().unwrap_or(0.0);
                 let sum = sum.get_or_insert_with(Sum::default);
                 // fio 2 counts them in KiB, and drops the rest.
                 let unit = if is_old { 1024.0 } else { 1.0 };
@@ -95,6 +94,9 @@ fn json(lines: &[&str], found: &mut Workloads) -> Option<Sums> {
             }
             sum.iter_mut().for_each(|sum| sum.seconds.extend(groups.values()));
         }
+    }
+    if let (Some((start, _)), true) = (documents.first(), sums.iter().flatten().all(|sum| sum.bytes == 0.0)) {
+        found.leave(*start, "fio's JSON names no bytes that were read or written");
     }
     let runs = documents.len() as u64;
     (runs > 0).then_some((sums, runs))
