@@ -1491,7 +1491,7 @@ def test_a_faulty_host_among_eight_hides_little_in_the_noise(tmp_path: Path) -> 
         prepared = outliers.prepare(engine, Store(str(tmp_path)), outliers.Plan())
         groups = statistics.measure(engine, prepared.numbered, prepared.new.cpus, 0, 0.05, 8).groups
     # The healthy seven were drawn with 0.0235; their standard deviation with the eighth is 0.04.
-    assert 0.0235 < groups["sigma_p90"].mean() < 0.029
+    assert 0.0235 < groups["sigma_p90"].mean() < 0.033
 
 
 def test_json_has_what_the_page_says(tmp_path: Path, call: Call) -> None:

@@ -97,7 +97,7 @@ def refuse_nothing(args: argparse.Namespace, judged: Judged) -> None:
         raise FleetError(
             f"{args.dataset}: no figure has {args.least_hosts} hosts of its like: "
             f"{judged.hosts} hosts, {judged.unjudged} figures",
-            "--least-hosts, or records of more hosts",
+            "records of more hosts" + (", or --least-hosts N, from 5 on" if judged.hosts >= 5 else "; 5 at least"),
         )
 
 

@@ -168,7 +168,9 @@ class Run:
         """When it began and ended, and by how many seconds its clock was ahead."""
         times = [time for name in ("first_time", "last_time") if (time := _time(self.row[name])) is not None]
         if not times:
-            why = f"run {self.run}: no record has a time between 1970 and 2261; it is kept under 1970-01-01"
+            why = (
+                f"run {self.run}: no record has a time with its zone between 1970 and 2261; it is kept under 1970-01-01"
+            )
             self.problems.append(Problem(self.source, None, why))
             times = [EPOCH]
         if times[-1] - self.ingested > AHEAD:
