@@ -513,7 +513,8 @@ def _tails(scaled: ir.Table, groups: pd.DataFrame, several: bool, independent: d
         times = near.share.sum() if several else near.count()
         parts.append(near.group_by(["statistic", "bin"]).agg(times=times))
     seen = ibis.union(*parts).execute()
-    hosts = float(groups["hosts"].median())
+    is_judged = groups[[f"sigma_{name}" for name in STATISTICS]].notna().any(axis=1)
+    hosts = float(groups["hosts"][is_judged].median())
     heavy = {}
     for name in SHIFTS:
         own = seen[seen["statistic"] == name]
