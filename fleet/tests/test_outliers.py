@@ -1199,7 +1199,7 @@ def test_a_figure_that_is_noisier_than_its_kind_keeps_its_noise() -> None:
 CALIBRATE = runpy.run_path(str(Path(__file__).resolve().parents[1] / "bench" / "calibrate.py"))
 
 
-@pytest.mark.parametrize(("figures", "hosts"), [(1, 8), (1, 9), (1, 20), (1, 60), (10, 8), (10, 20)])
+@pytest.mark.parametrize(("figures", "hosts"), [(1, 8), (1, 9), (1, 20), (1, 60), (3, 12), (10, 8), (10, 20)])
 def test_small_p_values_come_as_often_as_they_say(figures: int, hosts: int) -> None:
     """Healthy hosts with normal noise, a figure by itself and several of one kind."""
     p = CALIBRATE["p_values"](np.random.default_rng(21).normal(0, 0.05, (9000 // figures, figures, hosts)))

@@ -217,7 +217,7 @@ def heaviness(counts: Array, hosts: float = np.inf) -> float:
     """
     if counts.sum() < 40:
         return np.inf
-    first = int(np.ceil(stats.norm.ppf(0.5 + 1 / max(hosts, 5.0)) * BINS / CUT))
+    first = int(np.ceil(stats.norm.ppf(0.5 + 1 / max(5.0, hosts)) * BINS / CUT))
     likelihood = (_likelihoods(first) @ counts[first:]).max(axis=1)
     best = int(np.argmax(likelihood))
     return np.inf if likelihood[best] - likelihood[-1] <= NEEDED else float(TAILS[best])
