@@ -17,9 +17,7 @@ from pathlib import Path
 from pciescope_fleet.errors import FleetError
 
 MOST_LINKS = 40
-READER_COMES_S = 2.0
-"""So long a pipe may be without a reader: the shell may start it after this program."""
-
+READER_COMES_S = 2.0  # The shell may start a pipe's reader after this program.
 TAKES_NO_FILE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG)
 
 

@@ -137,8 +137,8 @@ def moderate(own: Array, dof: Array, alike: float = 0.0, is_of_means: bool = Fal
     hosts. Such estimates differ less than independent ones, and together they are less sure: figures that say the same
     of each host say no more than one of them.
 
-    The common noise is that of which the median of the logarithms speaks. `is_of_means`: as if that were their mean,
-    which makes it a little larger: `trend` was calibrated so.
+    `is_of_means`: the median of the logarithms counts as their mean, and the noise is a little larger; `trend` was
+    calibrated so.
 
     `dof` says how sure, in degrees of freedom. Its prior has the median and the winsorised spread of the logarithms: a
     figure whose noise is of another kind moves the one not, and the other little. Such a figure, if it is noisier,
@@ -282,11 +282,6 @@ def two_sided(z: Array, dof: Array, hosts: Array, heavy: float | Array = np.inf)
     p = np.where(away > knots[:, -1], far, p)
     found[is_known] = np.maximum(p, 2 * stats.t.sf(z, np.broadcast_to(heavy, found.shape)[is_known]))
     return found
-
-
-def least(limit: float) -> float:
-    """Distances below are not worth carrying out of the engine: their p-value is above the limit in every group."""
-    return float(0.9 * stats.norm.isf(limit / 2))
 
 
 def simes(p: Array, owner: npt.NDArray[np.int64], tested: Array) -> Array:

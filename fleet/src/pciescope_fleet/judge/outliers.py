@@ -177,8 +177,7 @@ def _discover(far: pd.DataFrame, tests: int, plan: Plan) -> pd.DataFrame:
     return judged[(q <= plan.level) & (usable.min(axis=1) < 1)]
 
 
-PART = 0.75
-"""Where more of the CPUs than this are as slow, the whole machine is."""
+PART = 0.75  # Where more of the CPUs are as slow, the whole machine is.
 
 
 def _with_cpus(rows: ir.Table, cpus: ir.Table, outliers: pd.DataFrame, plan: Plan) -> pd.DataFrame:

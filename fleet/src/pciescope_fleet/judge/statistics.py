@@ -22,6 +22,7 @@ import ibis.expr.types as ir
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.stats import norm
 
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.histogram import FORM_BINS, FORM_STEP
@@ -266,7 +267,8 @@ def measure(engine: Engine, figures: ir.Table, cpus: ir.Table, level: int, limit
     z = {f"z_{name}": _z(scaled, name) for name in STATISTICS}
     scaled = scaled.mutate(**z)
     heavy = _tails(scaled, groups, several, independent)
-    nearest = null.least(limit)
+    # Nearer ones have a p-value above the limit in every group.
+    nearest = 0.9 * float(norm.isf(limit / 2))
     away: Any = ibis.literal(False)
     for name in STATISTICS:
         size = scaled[f"z_{name}"] if name == "form" else scaled[f"z_{name}"].abs()

@@ -13,8 +13,7 @@ FEW = 8
 """So many hosts are named; the rest is counted."""
 
 
-FEWER = 0.95
-"""A host with a smaller share of the usual number of samples lacks some: those that are there may be the fast ones."""
+FEWER = 0.95  # A host with a smaller share of the usual number of samples lacks some.
 
 FORMS = ": a second mode, a longer tail or more noise"
 """What makes another distribution."""
