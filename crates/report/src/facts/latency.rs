@@ -299,8 +299,7 @@ fn per_node(section: &Section, name: &str) -> Option<Columns> {
     let parts: Vec<(u32, Section)> =
         nodes.iter().copied().collect::<Option<Vec<u32>>>()?.into_iter().map(|node| (node, part(&node))).collect();
     let rows = parts.iter().map(|(node, part)| (node, Headline::of(&part.records, name), part.merged(name)));
-    let end = |headline: &Option<Headline>, place: fn(&[(u32, f64)]) -> Option<&(u32, f64)>| {
-        let found = headline.as_ref().and_then(|headline| place(&headline.by_cpu));
+    let end = |found: Option<&(u32, f64)>| {
         found.map_or_else(|| "-".to_owned(), |(cpu, ns)| format!("{} (CPU {cpu})", us(Some(*ns))))
     };
     let columns = Rows::of(rows).columns(&[
@@ -312,8 +311,12 @@ fn per_node(section: &Section, name: &str) -> Option<Columns> {
         ("Median(us)", 10, Right, &|(_, headline, _)| us(headline.as_ref().map(|headline| headline.median_ns))),
         ("P99(us)", 8, Right, &|(.., h)| us(h.percentile_ns(99.0))),
         ("Worst(us)", 9, Right, &|(.., h)| us(h.max_ns())),
-        ("Fastest(us)", 15, Right, &|(_, headline, _)| end(headline, <[_]>::first)),
-        ("Slowest(us)", 15, Right, &|(_, headline, _)| end(headline, <[_]>::last)),
+        ("Fastest(us)", 15, Right, &|(_, headline, _)| {
+            end(headline.as_ref().and_then(|headline| headline.by_cpu.first()))
+        }),
+        ("Slowest(us)", 15, Right, &|(_, headline, _)| {
+            end(headline.as_ref().and_then(|headline| headline.by_cpu.last()))
+        }),
     ]);
     (parts.len() > 1).then_some(columns)
 }
