@@ -31,7 +31,7 @@ pub fn run(data: &[u8]) {
         put(file, texts.next().unwrap_or(b"0x010802\n"));
     }
     let root = Root::at(Path::new(crate::FOLDER.path()));
-    let Ok(functions) = pci::functions(&root) else { return };
+    let functions = pci::functions(&root).all;
     let environment = environment::read(&root);
     for function in &functions {
         let _ = registers::safe_target(function);

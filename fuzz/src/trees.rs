@@ -67,7 +67,7 @@ impl Tree {
         walk(&folder, &mut files);
         files.sort_by(|one, other| one.0.cmp(&other.0));
         let root = Root::at(folder.as_path());
-        let bdfs: Vec<_> = pci::functions(&root).unwrap_or_default().iter().filter_map(|one| one.bdf).collect();
+        let bdfs: Vec<_> = pci::functions(&root).all.iter().filter_map(|one| one.bdf).collect();
         Tree { earlier: Readings::take(&root, &bdfs), folder, files }
     }
 
@@ -186,7 +186,7 @@ pub fn run(data: &[u8]) {
 
 fn look(root: &Root, earlier: &Readings) {
     let environment = environment::read(root);
-    let functions = pci::functions(root).unwrap_or_default();
+    let functions = pci::functions(root).all;
     let _ = (topology::cpus(root), topology::online(root));
     let _ = check::machine_warnings(root, &environment);
     for function in &functions {

@@ -192,9 +192,11 @@ impl Parent {
 /// The wire's floor and the best published figure, for reads over a link that is known.
 fn floors(plan: &MmioPlan, run: &Run<'_>) -> BTreeMap<String, Metric> {
     let mut floors = BTreeMap::new();
-    let Some(link) = run.function.link.filter(|_| plan.test != MmioTest::Write) else { return floors };
+    if run.function.link.is_none() || plan.test == MmioTest::Write {
+        return floors;
+    }
     let switches = floor::switches_on(&run.function.path);
-    if let Some(wire) = floor::wire_floor(link.speed_gts, link.width, plan.width, switches) {
+    if let Some(wire) = floor::of(&run.function, plan.width) {
         floors.insert("floor_wire_ns".to_owned(), Metric::ns(wire.total_ns()));
     }
     let (best, worst) = floor::best_published(switches);

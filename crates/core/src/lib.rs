@@ -50,7 +50,7 @@ pub use readout::{Access, Acquisition, HotSpot, ReadoutPlan, Stream, WaitMode, W
 pub use record::{Below, Failure, Instance, Interval, Method, Metric, Record, Target, Warning};
 pub use recording::Recording;
 pub use sink::Sink;
-pub use topology::{Bar, Cpu, Device, DeviceErrors, Function, Link, Location};
+pub use topology::{Bar, Cpu, Device, DeviceErrors, Function, Link, LinkState, Location, PathLink};
 
 /// What there is of the two; where there are both, what `join` makes of them.
 pub fn joined<T>(one: Option<T>, other: Option<T>, join: impl FnOnce(T, T) -> T) -> Option<T> {

@@ -56,8 +56,15 @@ pub struct Function {
     /// Memory and I/O windows that are assigned.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub bars: Vec<Bar>,
-    /// Link above the function; `None` for integrated endpoints and conventional PCI.
+    /// Link of the function's port; `None` for integrated endpoints and conventional PCI.
     pub link: Option<Link>,
+    /// Maximum payload size and maximum read request size in force, in bytes, of a function without a link, such as one
+    /// that is built into the root complex.
+    pub mps_bytes: Option<u16>,
+    /// See [`Function::mps_bytes`].
+    pub mrrs_bytes: Option<u16>,
+    /// The link that carries least between the root port and the function, its own included; `None` where none is known.
+    pub path_link: Option<PathLink>,
     /// The bridges above, from the root port down; empty on a root bus.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub path: Vec<Bdf>,
@@ -119,15 +126,95 @@ pub struct Link {
     pub mps_bytes: Option<u16>,
     /// Maximum read request size in force, in bytes, where known.
     pub mrrs_bytes: Option<u16>,
+    /// Whether the state is a form and says nothing about what the link carries: so a tunnel through USB4 or Thunderbolt
+    /// and the inside of a chip show 2.5 GT/s (USB4 2.0, 11.2.1).
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_nominal: bool,
 }
 
 impl Link {
-    /// The transfer rate in GT/s and the lanes that both ends can do, where the link is up and has less; `other` is the link
-    /// as its other end has it.
-    pub fn possible(&self, other: &Link) -> Option<(f64, u8)> {
-        let (speed, lanes) = (self.max_speed_gts.min(other.max_speed_gts), self.max_width.min(other.max_width));
-        (self.width > 0 && (self.speed_gts < speed || self.width < lanes)).then_some((speed, lanes))
+    /// Whether its state says what it carries: it is up, and not nominal.
+    pub fn is_known(&self) -> bool {
+        self.width > 0 && !self.is_nominal
     }
+
+    /// The transfer rate in GT/s and the lanes that both ends of the link can do.
+    pub fn both_ends_can(&self, other: &Link) -> (f64, u8) {
+        (self.max_speed_gts.min(other.max_speed_gts), self.max_width.min(other.max_width))
+    }
+
+    /// The same, where the link is up, but slower or narrower.
+    pub fn possible(&self, other: &Link) -> Option<(f64, u8)> {
+        let (speed, width) = self.both_ends_can(other);
+        let is_worse = self.speed_gts < speed || self.width < width;
+        (self.is_known() && !other.is_nominal && is_worse).then_some((speed, width))
+    }
+}
+
+/// What is known of a function's link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkState {
+    /// It is up, and its [`Link`] says how.
+    Up,
+    /// [`Link::is_nominal`].
+    Nominal,
+    /// A port has no link: nothing is plugged in.
+    Absent,
+    /// A link leads up, and its state cannot be read: the hypervisor hides it, or the function does not answer.
+    Unknown,
+}
+
+impl LinkState {
+    /// In a word; `None` for a link that is up.
+    pub fn word(self) -> Option<&'static str> {
+        match self {
+            LinkState::Up => None,
+            LinkState::Nominal => Some("nominal"),
+            LinkState::Absent => Some("no link"),
+            LinkState::Unknown => Some("unknown"),
+        }
+    }
+}
+
+impl Function {
+    /// Whether the function's link leads up to the last bridge of its path, as those of endpoints and of a switch's
+    /// upstream port do; the link of a root or downstream port leads down.
+    pub fn has_link_above(&self) -> bool {
+        // From the root port down: port, upstream port, downstream port, upstream port ...
+        self.link.is_some() && self.path.len() % 2 == 1
+    }
+
+    /// Whether its class is that of a PCI-to-PCI bridge.
+    pub fn is_bridge(&self) -> bool {
+        self.class >> 8 == 0x0604
+    }
+
+    /// Its link in words: `16 GT/s x4`, or what is known instead; `None` without one.
+    pub fn link_words(&self) -> Option<String> {
+        let (link, state) = (self.link?, self.link_state()?);
+        Some(state.word().map_or_else(|| format!("{} GT/s x{}", link.speed_gts, link.width), str::to_owned))
+    }
+
+    /// What is known of its link; `None` without one.
+    pub fn link_state(&self) -> Option<LinkState> {
+        Some(match self.link? {
+            Link { width: 0, .. } if self.is_bridge() && !self.has_link_above() => LinkState::Absent,
+            Link { width: 0, .. } => LinkState::Unknown,
+            Link { is_nominal: true, .. } => LinkState::Nominal,
+            _ => LinkState::Up,
+        })
+    }
+}
+
+/// The link of a function's path that carries least.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PathLink {
+    /// The function at its lower end.
+    pub bdf: Bdf,
+    /// Its transfer rate now, in GT/s.
+    pub speed_gts: f64,
+    /// Its lanes now.
+    pub width: u8,
 }
 
 /// A PCI function with a link, with what the kernel says of it at any time and without a counter.
@@ -175,4 +262,31 @@ pub struct DeviceErrors {
     pub nonfatal: BTreeMap<String, u64>,
     /// Errors that lost the link.
     pub fatal: BTreeMap<String, u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_could_be_better_only_up_to_what_both_ends_can_do() {
+        let link = |speed_gts, width, max_speed_gts, max_width| Link {
+            speed_gts,
+            width,
+            max_speed_gts,
+            max_width,
+            ..Link::default()
+        };
+        let port = link(8.0, 4, 16.0, 16);
+        for (below, better) in [
+            (link(8.0, 4, 8.0, 4), None),
+            (link(5.0, 4, 8.0, 4), Some((8.0, 4))),
+            (link(8.0, 2, 8.0, 4), Some((8.0, 4))),
+            // No link is no slow one, and what a nominal one states is no speed.
+            (link(0.0, 0, 8.0, 4), None),
+            (Link { is_nominal: true, ..link(2.5, 1, 8.0, 4) }, None),
+        ] {
+            assert_eq!(below.possible(&port), better, "{below:?}");
+        }
+    }
 }

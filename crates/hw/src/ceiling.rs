@@ -15,8 +15,12 @@ const FLIT_BYTES: f64 = 256.0;
 const FLIT_TLP_BYTES: f64 = 236.0;
 
 /// The payload that a link can carry in one direction as it is now, in bytes per second. Where the maximum payload size is
-/// not known, headers are left out and the limit is higher than it could be. `None` for a link that is down.
+/// not known, headers are left out and the limit is higher than it could be. `None` for a link that is
+/// down or nominal.
 pub fn payload_bytes_per_s(link: &Link) -> Option<f64> {
+    if link.is_nominal {
+        return None;
+    }
     let per_tlp = if is_flit(link.speed_gts) { HEADER_BYTES } else { HEADER_BYTES + LINK_BYTES };
     let share = link.mps_bytes.map_or(1.0, |mps| f64::from(mps) / (f64::from(mps) + per_tlp));
     Some(wire_bytes_per_s(link.speed_gts, link.width)? * share)

@@ -43,8 +43,8 @@ pub struct MsixPart {
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     bytes: Vec<u8>,
-    /// Whether the function had no power (D3cold), so that nobody could answer.
-    is_cold: bool,
+    /// How the function slept, so that nobody could answer; `None` for one that was awake.
+    sleep: Option<&'static str>,
 }
 
 impl Config {
@@ -52,20 +52,25 @@ impl Config {
     pub fn load(root: &Root, bdf: Bdf) -> Config {
         let bytes = std::fs::read(root.path(folder(bdf).join("config"))).unwrap_or_default();
         // After the bytes: the kernel wakes a device for them where it can.
-        let is_cold = root.text(folder(bdf).join("power_state")).is_some_and(|state| state == "D3cold");
-        Config { bytes, is_cold }
+        let is = |file: &str, state: &str| root.text(folder(bdf).join(file)).is_some_and(|text| text == state);
+        let sleep =
+            [("power_state", "D3cold", "in D3cold"), ("power/runtime_status", "suspended", "while nobody uses it")];
+        let sleep = sleep.into_iter().find(|(file, state, _)| is(file, state)).map(|(.., words)| words);
+        Config { bytes, sleep }
     }
 
     /// Takes bytes that were read elsewhere.
     pub fn parse(bytes: &[u8]) -> Config {
-        Config { bytes: bytes.to_vec(), is_cold: false }
+        Config { bytes: bytes.to_vec(), sleep: None }
     }
 
     /// Why the capabilities are not known; `None` where they are.
     pub fn limit(&self) -> Option<String> {
         match self.bytes.len() {
             0 => Some("configuration space cannot be read".to_owned()),
-            _ if self.is_asleep() => Some("configuration space reads as all-ones: it sleeps in D3cold".to_owned()),
+            _ if self.is_asleep() => {
+                Some(format!("configuration space reads as all-ones: it sleeps {}", self.sleep.unwrap_or_default()))
+            }
             1..=64 => Some("only the first 64 bytes of configuration space can be read without root".to_owned()),
             _ if self.is_gone() => Some("configuration space reads as all-ones: removed or powered down".to_owned()),
             _ => None,
@@ -88,9 +93,14 @@ impl Config {
         !self.is_empty() && self.bytes.iter().take(HEADER_LEN).all(|&byte| byte == 0xff)
     }
 
-    /// Whether it answers with all-ones because it sleeps in D3cold.
+    /// Whether it answers with all-ones because it sleeps.
     pub fn is_asleep(&self) -> bool {
-        self.is_cold && self.is_gone()
+        self.sleep.is_some() && self.is_gone()
+    }
+
+    /// Why the function does not answer, in a word or two; `None` where it does, and where that cannot be read.
+    pub fn silence(&self) -> Option<&'static str> {
+        self.is_gone().then(|| if self.is_asleep() { "asleep" } else { "no answer" })
     }
 
     /// MSI-X vectors that the function has; 0 where it has none or is not known.

@@ -6,6 +6,17 @@ use std::path::{Path, PathBuf};
 use pciescope_core::Bdf;
 use pciescope_core::record::Failure;
 
+/// The most characters of a foreign file that a message shows.
+const MOST_SHOWN: usize = 160;
+
+/// A text in quotation marks, its end cut off if it is long.
+fn short(text: &str) -> String {
+    match text.char_indices().nth(MOST_SHOWN) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?} ...", &text[..end]),
+    }
+}
+
 /// A refusal or failure, with all its facts; [`Error::hint`] says what the user can do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -30,7 +41,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file holds something that is not understood.
-    #[error("{}: {text:?} is not {what}", path.display())]
+    #[error("{}: {} is not {what}", path.display(), short(text))]
     Parse {
         /// Which file.
         path: PathBuf,

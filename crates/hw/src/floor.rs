@@ -4,6 +4,8 @@
 //! round trip. So charts have two lines. The wire's floor shows what a downtrained link costs. The best published
 //! figure for the same number of switches shows what a good machine nearly reaches.
 
+use pciescope_core::Function;
+
 /// Framing, sequence number and link CRC of a TLP, in bytes (8b/10b and 128b/130b alike).
 const LINK_BYTES: f64 = 8.0;
 /// Header of a memory read with a 32-bit address, in bytes; 4 more with a 64-bit address.
@@ -61,6 +63,14 @@ fn bits_per_byte(speed_gts: f64) -> Option<f64> {
         s if s <= 32.0 => Some(8.0 * 130.0 / 128.0),
         _ => None,
     }
+}
+
+/// The wire's floor of a read of `read_bytes` by a CPU from a function: that of the slowest link of its path. `None` for a
+/// bridge, and for a function whose own link is nominal, or without one.
+pub fn of(function: &Function, read_bytes: u8) -> Option<WireFloor> {
+    let link = function.link.filter(|link| !link.is_nominal && function.class >> 16 != 0x06)?;
+    let slowest = function.path_link.map_or((link.speed_gts, link.width), |link| (link.speed_gts, link.width));
+    wire_floor(slowest.0, slowest.1, read_bytes, switches_on(&function.path))
 }
 
 /// The best published round trip through so many switches, in nanoseconds: a range, as a switch crossed twice

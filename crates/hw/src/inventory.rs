@@ -1,11 +1,12 @@
 //! What can be read of every function with a link, repeatedly and without a counter: link, driver and the kernel's
-//! counts of errors (AER). It reads only files of sysfs, no configuration space, and does not wake a sleeping device.
+//! counts of errors (AER). It reads configuration space once, of a device that is awake, and wakes none.
 
 use std::collections::BTreeMap;
 
 use pciescope_core::{Bdf, Below, Device, DeviceErrors, Link};
 
-use crate::{Root, nodes, pci};
+use crate::config::Config;
+use crate::{Root, link, nodes, pci};
 
 /// Every function with a link, by address. `before` is what the last call gave: names are not looked up again, and a
 /// function that sleeps keeps its link.
@@ -17,7 +18,7 @@ pub fn read(root: &Root, before: &[Device]) -> Vec<Device> {
     for device in &mut all {
         // From the root port down: port, upstream port, downstream port. With an odd number above, the link leads up.
         let above = device.path.last().filter(|_| device.path.len() % 2 == 1).and_then(|above| links.get(above));
-        device.is_downtrained = above.map(|above| pci::is_downtrained(&device.link, above));
+        device.is_downtrained = above.map(|above| device.link.possible(above).is_some());
     }
     all
 }
@@ -26,8 +27,12 @@ fn one(root: &Root, bdf: Bdf, before: Option<&Device>) -> Option<Device> {
     let at = pci::folder(bdf);
     let inode = root.inode(&at);
     let before = before.filter(|before| before.inode == inode);
-    let asleep = before.filter(|_| is_asleep(root, bdf)).map(|before| before.link);
-    let link = asleep.or_else(|| pci::link(root, bdf))?;
+    let link = match (before.map(|before| before.link), is_asleep(root, bdf)) {
+        (Some(link), true) => Some(link),
+        (Some(link), false) => link::again(root, bdf, &link),
+        (None, true) => link::load(root, bdf, &Config::default()),
+        (None, false) => link::load(root, bdf, &Config::load(root, bdf)),
+    }?;
     let (name, class) = match before {
         Some(before) => (before.name.clone(), before.class.clone()),
         None => (name(root, bdf)?, pci::class_name(pci::id(root, bdf, "class").ok()?)),
@@ -47,9 +52,9 @@ fn one(root: &Root, bdf: Bdf, before: Option<&Device>) -> Option<Device> {
     })
 }
 
-/// The link of a function; `None` for one that sleeps, is gone, or has none.
-pub fn link(root: &Root, bdf: Bdf) -> Option<Link> {
-    if is_asleep(root, bdf) { None } else { pci::link(root, bdf) }
+/// The link of a function as it is now; `None` for one that sleeps or is gone.
+pub fn link(root: &Root, bdf: Bdf, before: &Link) -> Option<Link> {
+    if is_asleep(root, bdf) { None } else { link::again(root, bdf, before) }
 }
 
 /// Every function but bridges, each with the bridges above it, from the root port down.
@@ -83,6 +88,10 @@ fn errors(root: &Root, bdf: Bdf) -> Option<DeviceErrors> {
 pub(crate) const CORRECTABLE: &str = "aer_dev_correctable";
 pub(crate) const NONFATAL: &str = "aer_dev_nonfatal";
 pub(crate) const FATAL: &str = "aer_dev_fatal";
+
+/// The kernel's counts of the error messages that a root port got, whoever sent them, in the same order.
+pub(crate) const MESSAGES: [&str; 3] =
+    ["aer_rootport_total_err_cor", "aer_rootport_total_err_nonfatal", "aer_rootport_total_err_fatal"];
 
 /// One of these accounts, without what is 0: a name and a number a line, and their sum, left out here, as
 /// `TOTAL_ERR_COR` or its like. `None` where the kernel keeps no account.
@@ -154,7 +163,7 @@ mod tests {
         // A device in D3cold reads all-ones, or is woken.
         write(&root, DISK, &[("power/runtime_status", "suspended"), ("current_link_width", "63")]);
         assert_eq!(read(&root, &before)[1].link.width, 4);
-        assert_eq!(link(&root, DISK.parse().unwrap()), None);
+        assert_eq!(link(&root, DISK.parse().unwrap(), &before[1].link), None);
     }
 
     #[test]

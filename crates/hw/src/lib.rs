@@ -6,7 +6,8 @@
 //! # Where to change what
 //!
 //! - `pci`, `config`, `topology`, `environment`, `inventory`, `nodes`: what the machine has.
-//! - `bind`: drivers of functions. `registers`: the table of safe registers. `floor`, `ceiling`: what a link can do.
+//! - `bind`: drivers of functions. `registers`: the table of safe registers. `link`: what is known of a link; `floor`,
+//!   `ceiling`: what it can do.
 //! - `probe`: the backends that take samples, each one file or folder. `probe/open.rs` judges which of them can measure
 //!   a function, also for `list`.
 //! - `probe/trigger.rs`: a device that can raise its own interrupt, together with kmod/pcilat/trigger.c.
@@ -28,11 +29,13 @@ pub mod daq;
 pub mod doctor;
 pub mod environment;
 pub mod error;
+mod express;
 pub mod floor;
 mod guard;
 mod header;
 pub mod host;
 pub mod inventory;
+pub mod link;
 pub mod memory;
 pub mod nodes;
 pub mod pci;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use pci_ids::FromId;
-use pciescope_core::{Bar, Bdf, Function, Link};
+use pciescope_core::{Bar, Bdf, Function};
 
 use crate::config::Config;
-use crate::{Error, Root, environment, nodes, registers};
+use crate::{Error, Root, environment, link, nodes, registers};
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 /// Vendor and device of the lab's endpoint (docs/spec/endpoint.md); QEMU's vendor ID.
@@ -24,24 +24,34 @@ pub fn addresses(root: &Root) -> Vec<Bdf> {
     all
 }
 
-/// All functions of the machine, by address; empty on a machine without PCI.
+/// The functions of a machine, by address, and those of which the files could not be understood.
+#[derive(Debug, Default)]
+pub struct Functions {
+    /// All but those.
+    pub all: Vec<Function>,
+    /// The address of each function that is left out, and why it is.
+    pub left_out: Vec<(Bdf, Error)>,
+}
+
+/// All functions of the machine; none on a machine without PCI.
 ///
-/// A function that is removed while it is read is left out.
-///
-/// # Errors
-/// [`Error::Read`] or [`Error::Parse`] for a function whose files cannot be understood.
-pub fn functions(root: &Root) -> Result<Vec<Function>, Error> {
+/// A function that is removed while it is read is left out without a word.
+pub fn functions(root: &Root) -> Functions {
     let guest = environment::hypervisor(root);
-    let mut all = Vec::new();
+    let mut functions = Functions::default();
     for bdf in addresses(root) {
         match load(root, bdf, guest.as_deref()) {
-            Ok(function) => all.push(function),
+            Ok(function) => functions.all.push(function),
             Err(Error::NoSuchFunction { .. }) => {}
             Err(_) if !root.exists(folder(bdf)) => {}
-            Err(error) => return Err(error),
+            Err(error) => functions.left_out.push((bdf, error)),
         }
     }
-    Ok(all)
+    let all = &functions.all;
+    let known = |bdf: Bdf| all.binary_search_by_key(&Some(bdf), |one| one.bdf).ok().map(|place| &all[place]);
+    let links: Vec<_> = all.iter().map(|function| link::of_path(function, known)).collect();
+    functions.all.iter_mut().zip(links).for_each(|(function, path_link)| function.path_link = path_link);
+    functions
 }
 
 /// One function.
@@ -49,7 +59,11 @@ pub fn functions(root: &Root) -> Result<Vec<Function>, Error> {
 /// # Errors
 /// [`Error::NoSuchFunction`], or [`Error::Read`] or [`Error::Parse`] if its files cannot be understood.
 pub fn function(root: &Root, bdf: Bdf) -> Result<Function, Error> {
-    load(root, bdf, environment::hypervisor(root).as_deref())
+    let guest = environment::hypervisor(root);
+    let mut function = load(root, bdf, guest.as_deref())?;
+    let above: Vec<Function> = function.path.iter().filter_map(|bdf| load(root, *bdf, guest.as_deref()).ok()).collect();
+    function.path_link = link::of_path(&function, |bdf| above.iter().find(|one| one.bdf == Some(bdf)));
+    Ok(function)
 }
 
 /// [`function`], where it is known already whether the machine is a guest.
@@ -60,8 +74,6 @@ pub(crate) fn load(root: &Root, bdf: Bdf, guest: Option<&str>) -> Result<Functio
     }
     let id = |file: &str| id(root, bdf, file);
     let (vendor, device) = (id("vendor")? as u16, id("device")? as u16);
-    // A virtual function's own payload fields are reserved: those of its physical function hold (PCIe, SR-IOV).
-    let physical = root.link_name(at.join("physfn")).and_then(|name| name.parse::<Bdf>().ok());
     let config = Config::load(root, bdf);
     let mut function = Function {
         bdf: Some(bdf),
@@ -76,7 +88,10 @@ pub(crate) fn load(root: &Root, bdf: Bdf, guest: Option<&str>) -> Result<Functio
         // -1 is what the kernel shows where the firmware says nothing.
         node: root.number(at.join("numa_node")).map(|node| node as u32),
         bars: bars(root, bdf)?,
-        link: link(root, bdf),
+        link: link::load(root, bdf, &config),
+        mps_bytes: None,
+        mrrs_bytes: None,
+        path_link: None,
         path: path(root, bdf),
         msix_vectors: config.msix_vectors(),
         msi_vectors: config.msi_vectors(),
@@ -87,11 +102,13 @@ pub(crate) fn load(root: &Root, bdf: Bdf, guest: Option<&str>) -> Result<Functio
         limited: config.limit(),
         emulated: None,
     };
-    if let Some(link) = &mut function.link {
-        let payload = physical.map_or(config, |physical| Config::load(root, physical));
-        link.mps_bytes = payload.mps_bytes();
-        link.mrrs_bytes = payload.mrrs_bytes();
-    }
+    // A virtual function's own payload fields are reserved: those of its physical function hold (PCIe, SR-IOV).
+    let payload = link::physical(root, bdf).map_or(config, |physical| Config::load(root, physical));
+    let (mps, mrrs) = match &mut function.link {
+        Some(link) => (&mut link.mps_bytes, &mut link.mrrs_bytes),
+        None => (&mut function.mps_bytes, &mut function.mrrs_bytes),
+    };
+    (*mps, *mrrs) = (payload.mps_bytes(), payload.mrrs_bytes());
     function.emulated = environment::emulated(guest, &function);
     Ok(function)
 }
@@ -107,14 +124,16 @@ pub(crate) fn name(vendor: u16, device: u16) -> String {
     if (vendor, device) == LAB_ENDPOINT {
         return "pciescope lab endpoint".to_owned();
     }
-    let maker = match pci_ids::Vendor::from_id(vendor) {
-        Some(known) => known.name().to_owned(),
-        None => format!("Vendor {vendor:04x}"),
-    };
+    let maker = maker(vendor);
     match pci_ids::Device::from_vid_pid(vendor, device) {
         Some(known) => format!("{maker} {}", known.name()),
         None => format!("{maker} Device {device:04x}"),
     }
+}
+
+/// A vendor in words, or the number of one that the list does not know.
+pub fn maker(vendor: u16) -> String {
+    pci_ids::Vendor::from_id(vendor).map_or_else(|| format!("Vendor {vendor:04x}"), |known| known.name().to_owned())
 }
 
 /// A class code of 24 bits in words, such as `Non-Volatile memory controller`.
@@ -132,24 +151,6 @@ pub fn class_name(class: u32) -> String {
 /// Whether a class code is that of a PCI-to-PCI bridge.
 pub fn is_bridge(class: u32) -> bool {
     class >> 8 == 0x0604
-}
-
-/// Whether the function's link leads up to the last bridge of its path, as those of endpoints and of a switch's
-/// upstream port do; the link of a root or downstream port leads down.
-pub fn has_link_above(function: &Function) -> bool {
-    // From the root port down: port, upstream port, downstream port, upstream port ...
-    function.link.is_some() && function.path.len() % 2 == 1
-}
-
-/// The transfer rate in GT/s and the lanes that both ends of a link can do.
-pub fn both_ends_can(one: &Link, other: &Link) -> (f64, u8) {
-    (one.max_speed_gts.min(other.max_speed_gts), one.max_width.min(other.max_width))
-}
-
-/// Whether a link is up, but slower or narrower than both ends can do.
-pub fn is_downtrained(below: &Link, above: &Link) -> bool {
-    let (speed, width) = both_ends_can(below, above);
-    below.width > 0 && (below.speed_gts < speed || below.width < width)
 }
 
 /// The driver that a function is bound to.
@@ -206,35 +207,18 @@ fn parse_bar(number: u8, line: &str) -> Option<Bar> {
     })
 }
 
-/// The link of the function's own port: above an endpoint or upstream port, below a root or downstream port.
-/// A width of 0 now means that the link is down.
-pub(crate) fn link(root: &Root, bdf: Bdf) -> Option<Link> {
-    let at = folder(bdf);
-    let speed = |file: &str| parse_speed(&root.text(at.join(file))?);
-    let width = |file: &str| root.number(at.join(file)).and_then(|lanes| u8::try_from(lanes).ok());
-    // 255 is how the kernel shows a width that the capability does not state.
-    let max_width = width("max_link_width").filter(|lanes| (1..=32).contains(lanes))?;
-    Some(Link {
-        speed_gts: speed("current_link_speed").unwrap_or(0.0),
-        width: width("current_link_width").filter(|lanes| *lanes <= 32).unwrap_or(0),
-        max_speed_gts: speed("max_link_speed")?,
-        max_width,
-        mps_bytes: None,
-        mrrs_bytes: None,
-    })
-}
-
-/// `16.0 GT/s PCIe` and older `8 GT/s`; `None` for `Unknown`.
-fn parse_speed(text: &str) -> Option<f64> {
-    text.split_whitespace().next()?.parse().ok().filter(|speed| *speed > 0.0)
-}
-
 /// The bridges above a function in its own domain, from the root port down, from where its folder really lies. Reads no
 /// configuration space.
 pub fn path(root: &Root, bdf: Bdf) -> Vec<Bdf> {
     let mut way = way(root, folder(bdf));
     way.pop();
     way
+}
+
+/// The function right above, also one that a host bridge hangs at, as those of Intel VMD do.
+pub fn parent(root: &Root, bdf: Bdf) -> Option<Bdf> {
+    let target = std::fs::read_link(root.path(folder(bdf))).ok()?;
+    target.parent()?.iter().rev().find_map(|part| part.to_str()?.parse().ok())
 }
 
 /// The functions on the way to where a link of sysfs leads, from the root port down, in the domain of the last.
@@ -278,35 +262,10 @@ mod tests {
     }
 
     #[test]
-    fn reads_both_forms_of_a_speed() {
-        assert_eq!(parse_speed("16.0 GT/s PCIe"), Some(16.0));
-        assert_eq!(parse_speed("8 GT/s"), Some(8.0));
-        assert_eq!(parse_speed("Unknown"), None);
-        assert_eq!(parse_speed("Unknown speed"), None);
-    }
-
-    #[test]
     fn names_what_the_list_does_not_know_by_number() {
         assert_eq!(name(0x8086, 0x10d3), "Intel Corporation 82574L Gigabit Network Connection");
         assert_eq!(name(0xf00d, 0x1234), "Vendor f00d Device 1234");
         assert_eq!(class_name(0x010802), "Non-Volatile memory controller");
         assert_eq!(class_name(0xee0000), "Class ee00");
-    }
-
-    #[test]
-    fn a_link_is_downtrained_only_below_what_both_ends_can_do() {
-        let link = |speed_gts, width, max_speed_gts, max_width| Link {
-            speed_gts,
-            width,
-            max_speed_gts,
-            max_width,
-            ..Link::default()
-        };
-        let port = link(8.0, 4, 16.0, 16);
-        assert!(!is_downtrained(&link(8.0, 4, 8.0, 4), &port));
-        assert!(is_downtrained(&link(5.0, 4, 8.0, 4), &port));
-        assert!(is_downtrained(&link(8.0, 2, 8.0, 4), &port));
-        // Down is not downtrained.
-        assert!(!is_downtrained(&link(0.0, 0, 8.0, 4), &port));
     }
 }

@@ -189,6 +189,7 @@ fn irq(random: &mut Random, number: u64) -> Record {
         max_width: 4,
         mps_bytes: Some(256),
         mrrs_bytes: Some(512),
+        is_nominal: false,
     };
     let bar = |number: u8| Bar { number, size_bytes: 1 << 20, is_memory: true, is_64bit: true, is_prefetchable: true };
     let path = ["0000:00:01.0", "0000:01:00.0", "0000:02:00.0"].map(|bdf| bdf.parse().ok());

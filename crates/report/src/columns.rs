@@ -177,7 +177,7 @@ pub const COLUMNS: &[Column] = &[
     column("device_id", "", F, Hex(16, |row| Some(row.function()?.device.into()))),
     column("driver", "", F, Text(|row| row.function()?.driver.as_deref())),
     column("device_node", "", F, Whole(32, |row| row.function()?.node.map(u64::from))),
-    column("link", "", F, Words(|row| row.function()?.link.map(|l| format!("{} GT/s x{}", l.speed_gts, l.width)))),
+    column("link", "", F, Words(|row| row.function()?.link_words())),
     column("bridges", "", F, Words(bridges)),
     column("bar", "", F, Whole(8, |row| row.target()?.bar.map(u64::from))),
     column("offset", "", F, Hex(64, |row| row.target()?.offset)),

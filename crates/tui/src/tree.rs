@@ -256,7 +256,7 @@ pub fn link(model: &Model, function: &Function) -> Option<(Link, Option<(f64, u8
     let functions = model.functions();
     // A path has ports in pairs: root port, upstream port; downstream port, upstream port. An odd one is the lower end of
     // its link.
-    let other = if function.path.len() % 2 == 1 {
+    let other = if function.has_link_above() {
         functions.get(function.path.last()?).and_then(|above| above.link)
     } else {
         let is_below =

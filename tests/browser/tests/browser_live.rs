@@ -13,7 +13,15 @@ const BEGIN_MS: u64 = 1_795_251_600_000;
 
 fn port(number: u32) -> Port {
     let (speed_gts, width) = if number % 3 == 0 { (32.0, 16) } else { (16.0, 4) };
-    let link = Link { speed_gts, width, max_speed_gts: 32.0, max_width: 16, mps_bytes: Some(256), mrrs_bytes: None };
+    let link = Link {
+        speed_gts,
+        width,
+        max_speed_gts: 32.0,
+        max_width: 16,
+        mps_bytes: Some(256),
+        mrrs_bytes: None,
+        is_nominal: false,
+    };
     let below = |function: u32, driver: &str| Below {
         bdf: format!("0000:{:02x}:00.{function}", number * 16 + 1).parse().unwrap(),
         name: "Samsung Electronics Co Ltd NVMe SSD Controller PM9A1/PM9A3/980PRO".to_owned(),

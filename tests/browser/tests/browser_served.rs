@@ -69,6 +69,7 @@ fn records(seconds: u64) -> Vec<Record> {
                 max_width: 4,
                 mps_bytes: None,
                 mrrs_bytes: None,
+                is_nominal: false,
             };
             let below = Below {
                 bdf: format!("0000:0{}:00.0", port + 1).parse().unwrap(),

@@ -1,6 +1,7 @@
 //! What tests of several crates share: trees of machines, and programs that may be missing.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+pub mod facts;
 pub mod tools;
 pub mod tree;
 

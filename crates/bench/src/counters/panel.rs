@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pciescope_catalogue::{Event, Kind, Metric, SysfsUnit, What};
 use pciescope_core::record::ACCOUNTING;
-use pciescope_core::{Bdf, Below, Cpu, Function, Link};
+use pciescope_core::{Bdf, Below, Cpu, Function};
 use pciescope_hw::perf::{self, By, Pmu};
 use pciescope_hw::wait::now_ns;
 use pciescope_hw::{Root, inventory, pci};
@@ -172,8 +172,8 @@ impl Panel {
         let Some(port) = &mut self.function else { return is_other_below };
         let mut now = port.clone();
         now.driver = pci::driver(root, bdf);
-        if let (Some(link), Some(before)) = (inventory::link(root, bdf), now.link) {
-            now.link = Some(Link { mps_bytes: before.mps_bytes, mrrs_bytes: before.mrrs_bytes, ..link });
+        if let Some(link) = now.link.and_then(|before| inventory::link(root, bdf, &before)) {
+            now.link = Some(link);
         }
         let is_other_speed = now.link.map(|link| link.speed_gts) != port.link.map(|link| link.speed_gts);
         let is_other = is_other_below || now != *port;
@@ -235,6 +235,8 @@ impl Instrument {
 
 #[cfg(test)]
 mod tests {
+    use pciescope_core::Link;
+
     use super::super::selection::{Wanted, choose};
     use super::*;
 
@@ -258,6 +260,7 @@ mod tests {
             max_width: 4,
             mps_bytes: Some(256),
             mrrs_bytes: None,
+            is_nominal: false,
         };
         let function = Function { bdf: Some(port), link: Some(link), ..Function::default() };
         let tree = pciescope_support::tree::pmu("rasdes_pmu");

@@ -15,9 +15,9 @@ use pciescope_core::{Bdf, Environment, Finding, Function, Identity, Metric, Reco
 use pciescope_hw::doctor::{self, CHECKS, Check, Counted, Examined, Machine, Readings, Unseen};
 use pciescope_hw::probe::open::Backend;
 use pciescope_hw::wait::now_ns;
-use pciescope_hw::{Root, environment, pci};
+use pciescope_hw::{Root, environment};
 
-use super::output::{FileArgs, Form, Output};
+use super::output::{Detail, FileArgs, Form, Output};
 use super::stat::machine;
 use super::{Ctx, Refusal};
 use crate::values;
@@ -27,7 +27,7 @@ use silence::Silences;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  pciescope doctor                         everything; sudo allows more checks
+  pciescope doctor                         everything, on one screen; sudo allows more checks
   sudo pciescope doctor 0000:3b:00.0       a function, the bridges above it, and
                                            the machine
   pciescope doctor --watch 60s             also what grows within a minute
@@ -108,9 +108,15 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let checks = chosen(&args)?;
     let inputs: Vec<&Path> = args.silence_file.iter().map(PathBuf::as_path).collect();
     let file = args.file.create(&inputs)?;
-    let form = if args.json { Form::Json } else { Form::Findings { all: args.all } };
+    let is_named = !args.only.is_empty() || !args.functions.is_empty();
+    let detail = match args.all {
+        true => Detail::Each,
+        false if is_named => Detail::Kinds,
+        false => Detail::Short,
+    };
+    let form = if args.json { Form::Json } else { Form::Findings { detail } };
     let mut output = Output::new(form, form.out(), file, args.file.label.clone());
-    let functions = pci::functions(&ctx.root)?;
+    let functions = ctx.inventory();
     let subjects = subjects(&functions, &ctx.functions(&args.functions)?)?;
 
     let (earlier, counted) = match args.watch {
@@ -149,7 +155,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
     output.put_all(&records)?;
     output.finish()?;
-    for one in &blind {
+    // The text has said it; records are for programs.
+    for one in blind.iter().filter(|_| args.json) {
         ctx.note(&format!("not checked: {}: {}", one.check, one.why));
         ctx.hint(&one.remedy);
     }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use pciescope_core::{Environment, Function};
+use pciescope_hw::config::Config;
 use pciescope_hw::probe::open::{Availability, Backend, backends};
 use pciescope_hw::registers::{self, SafeRegister};
 use pciescope_hw::{check, environment, floor, nodes, pci, topology};
@@ -134,13 +135,15 @@ pub struct Entry {
     backends: Vec<Availability>,
     /// Disks, network interfaces and character devices.
     nodes: Vec<String>,
+    /// Why it does not answer, in a word or two; `None` where it does.
+    silence: Option<&'static str>,
 }
 
 /// Runs the verb.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let ctx = &ctx.on(&args.backend)?;
     let environment = environment::read(&ctx.root);
-    let all = pci::functions(&ctx.root)?;
+    let all = ctx.inventory();
     let mut shown = Vec::new();
     for bdf in ctx.functions(&args.functions)? {
         let known = all.iter().find(|function| function.bdf == Some(bdf));
@@ -152,6 +155,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         target: registers::safe_target(&function),
         backends: backends(&ctx.root, &function),
         nodes: function.bdf.map(|bdf| nodes::of(&ctx.root, bdf)).unwrap_or_default(),
+        silence: function.bdf.and_then(|bdf| Config::load(&ctx.root, bdf).silence()),
         function,
     };
     let entries: Vec<Entry> = chosen.into_iter().map(entry).collect();
@@ -165,11 +169,12 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         mark(&mut out, &environment)?;
         for entry in &entries {
             let warnings = check::warnings(&ctx.root, &environment, Some(&entry.function));
-            text::detail(&mut out, &environment, &all, entry, &warnings)?;
+            text::detail(&mut out, &environment, &all, entry, &warnings, width)?;
         }
     } else if args.tree {
         mark(&mut out, &environment)?;
-        text::tree(&mut out, &all, &entries, width)?;
+        let parents = all.iter().filter_map(|one| Some((one.bdf?, pci::parent(&ctx.root, one.bdf?)?))).collect();
+        text::tree(&mut out, &all, &entries, &parents, width)?;
     } else {
         let why = topology::cpus(&ctx.root).err().map(|err| format!("{:#}", anyhow::Error::from(err)));
         text::machine(&mut out, &environment, why.as_deref())?;
@@ -229,13 +234,8 @@ fn print_json(
 }
 
 fn floor_json(function: &Function) -> Option<Value> {
-    if function.class >> 16 == 0x06 {
-        return None;
-    }
-    let switches = floor::switches_on(&function.path);
-    let link = function.link?;
-    let wire = floor::wire_floor(link.speed_gts, link.width, 4, switches)?;
-    let (low, high) = floor::best_published(switches);
+    let wire = floor::of(function, 4)?;
+    let (low, high) = floor::best_published(floor::switches_on(&function.path));
     Some(json!({
         "wire_ns": wire.total_ns(),
         "best_published_ns": [low, high],

@@ -36,7 +36,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::values::FunctionName;
 use anyhow::Context as _;
-use pciescope_core::{Bdf, Failure};
+use pciescope_core::{Bdf, Failure, Function};
+use pciescope_hw::pci;
 use pciescope_hw::probe::open::Backend;
 use pciescope_hw::synthetic::Synthetic;
 use pciescope_hw::{nodes, signals};
@@ -111,6 +112,15 @@ impl Ctx {
     /// Those of the first that is refused.
     pub fn functions(&self, named: &[FunctionName]) -> Result<Vec<Bdf>, pciescope_hw::Error> {
         named.iter().map(|one| self.function(one)).collect()
+    }
+
+    /// The machine's functions. Says of each that cannot be understood that it is left out, and why.
+    pub fn inventory(&self) -> Vec<Function> {
+        let functions = pci::functions(&self.root);
+        for (bdf, error) in functions.left_out {
+            self.note(&format!("{bdf} is left out: {:#}", anyhow::Error::from(error)));
+        }
+        functions.all
     }
 
     /// Prints a note for the user on the standard error; `--quiet` leaves it out.

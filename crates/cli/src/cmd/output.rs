@@ -87,9 +87,20 @@ pub enum Form {
     Threads,
     /// The findings of `doctor`, as wide as the terminal.
     Findings {
-        /// All findings in full, device by device.
-        all: bool,
+        /// How much of each.
+        detail: Detail,
     },
+}
+
+/// How much of its findings `doctor` shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// A line for each check that found something.
+    Short,
+    /// Each kind of finding in full, with the functions that it is about.
+    Kinds,
+    /// Each finding in full, device by device, notes too.
+    Each,
 }
 
 impl Form {
@@ -273,8 +284,9 @@ impl Output {
                 let text = match form {
                     Form::Repeats => terminal::repeats(kept) + &terminal::warnings(kept),
                     Form::Threads => table::threads(kept),
-                    Form::Findings { all: true } => table::doctor(kept, width()),
-                    Form::Findings { all: false } => terminal::doctor(kept, width()),
+                    Form::Findings { detail: Detail::Each } => table::doctor(kept, width()),
+                    Form::Findings { detail: Detail::Short } => terminal::doctor_short(kept, width()),
+                    Form::Findings { detail: Detail::Kinds } => terminal::doctor(kept, width()),
                     Form::Tables { all: true } => table::render(kept, &table::Options { all: true }),
                     _ => terminal::answer(kept),
                 };

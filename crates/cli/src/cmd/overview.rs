@@ -10,7 +10,7 @@ use pciescope_core::plan::StatPlan;
 use pciescope_core::text::{chain, cut, first_of};
 use pciescope_core::{Environment, Finding, Function, Record, Severity};
 use pciescope_hw::probe::open::{Backend, backends};
-use pciescope_hw::{environment, pci, topology};
+use pciescope_hw::{environment, topology};
 use pciescope_report::print::terminal;
 use pciescope_report::text::counted;
 
@@ -36,7 +36,7 @@ pub fn run(backend: &Backend, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     ctx.stop.catch_signals()?;
     let ctx = &ctx.on(backend)?;
     let environment = environment::read(&ctx.root);
-    let functions = pci::functions(&ctx.root)?;
+    let functions = ctx.inventory();
     let (traffic, findings) = std::thread::scope(|scope| {
         let sample = scope.spawn(|| sample(ctx, &environment));
         let findings = doctor::findings(ctx, &environment, &functions);
@@ -99,8 +99,7 @@ fn called(function: &Function) -> String {
 
 /// Links below what both ends can do, else how many there are.
 fn links(functions: &[Function]) -> Vec<String> {
-    let is_link =
-        |function: &&Function| pci::has_link_above(function) && function.link.is_some_and(|link| link.width > 0);
+    let is_link = |function: &&Function| function.has_link_above() && function.link.is_some_and(|link| link.width > 0);
     let all: Vec<&Function> = functions.iter().filter(is_link).collect();
     let cells = all.iter().map(|function| (function, link_cell(functions, function)));
     let slow = cells.filter(|(_, cell)| cell.contains('!'));

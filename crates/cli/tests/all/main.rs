@@ -13,6 +13,7 @@ mod lab;
 mod latency;
 mod layers;
 mod list;
+mod machines;
 mod man;
 mod memory;
 mod outputs;

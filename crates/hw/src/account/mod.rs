@@ -110,6 +110,8 @@ struct LeftOut {
 #[derive(Debug, Default)]
 struct Look {
     items: Vec<Item>,
+    /// The error messages that each root port got.
+    messages: Vec<Item>,
     left_out: Vec<LeftOut>,
 }
 
@@ -219,6 +221,8 @@ pub struct Accounts {
     /// What each function had a counter for at the last reading, and at the one before.
     counted: BTreeSet<(Bdf, Count)>,
     counted_before: BTreeSet<(Bdf, Count)>,
+    /// The error messages of each root port at the first reading, and how many no function counted since.
+    messages: HashMap<(Bdf, Count), (u64, u64)>,
     doubts: Vec<Doubt>,
     /// Counters that could not be read: said once, until they can be read again.
     mute: BTreeSet<(String, Count)>,
@@ -239,6 +243,7 @@ impl Accounts {
             sums: HashMap::new(),
             counted: BTreeSet::new(),
             counted_before: BTreeSet::new(),
+            messages: HashMap::new(),
             doubts: Vec::new(),
             mute: BTreeSet::new(),
         };
@@ -280,6 +285,10 @@ impl Accounts {
             }
             last.insert(key, Last { value, way: item.way });
         }
+        for item in look.messages {
+            counted.insert((item.way[0], item.count));
+            self.add_unclaimed(&item);
+        }
         self.last = last;
         self.counted_before = std::mem::replace(&mut self.counted, counted);
     }
@@ -294,6 +303,18 @@ impl Accounts {
                 let sum = self.sums.entry((*bdf, count)).or_default();
                 *sum = sum.saturating_add(amount);
             }
+        }
+    }
+
+    /// Adds to a root port the messages that it got and no function below it counted.
+    fn add_unclaimed(&mut self, item: &Item) {
+        let (key, got) = ((item.way[0], item.count), *item.value.as_ref().unwrap_or(&0));
+        let (first, unclaimed) = *self.messages.entry(key).or_insert((got, 0));
+        let counted = self.sums.get(&key).map_or(0, |sum| sum.saturating_sub(unclaimed));
+        let more = got.saturating_sub(first).saturating_sub(counted).saturating_sub(unclaimed);
+        if more > 0 {
+            self.messages.insert(key, (first, unclaimed + more));
+            self.add(item, more);
         }
     }
 

@@ -302,6 +302,26 @@ fn error_reports_are_added_up_without_their_total() {
 }
 
 #[test]
+fn messages_that_no_function_counts_are_the_root_ports() {
+    let tree = Tree::new();
+    let port = format!("sys/devices/pci0000:00/{PORT}");
+    let put = |got: u64, counted: u64| {
+        tree.put(format!("{port}/aer_rootport_total_err_cor"), got.to_string());
+        tree.put(format!("{port}/{DISK}/aer_dev_correctable"), format!("RxErr {counted}"));
+    };
+    put(100, 10);
+    let mut accounts = Accounts::open(&tree);
+    // What the disk counted is not counted twice; it may count several of one message, and be late or early.
+    for (got, counted, wanted) in
+        [(104, 14, 4), (107, 14, 7), (109, 14, 9), (110, 20, 15), (117, 20, 17), (120, 20, 20)]
+    {
+        put(got, counted);
+        accounts.read();
+        assert_eq!(accounts.value(bdf(PORT), Count::Correctable), Some(wanted), "{got} {counted}");
+    }
+}
+
+#[test]
 fn a_machine_without_pci_has_no_accounts() {
     let root = test::Tree::new();
     assert!(sources(&root).is_empty() && pmus(&root).is_empty() && present(&root).is_empty());

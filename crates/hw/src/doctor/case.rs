@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use pciescope_core::{Bdf, Environment, Evidence, Finding, Function, Severity};
 
-use super::registers::{self, Express};
 use super::{Counted, Readings};
 use crate::config::Config;
+use crate::express::{self, Express};
 use crate::{Root, pci};
 
 /// What to do where privilege is lacking.
 pub(super) const AS_ROOT: &str = "run it as root (sudo pciescope doctor)";
+
+/// What to do where a file of procfs is missing.
+pub(super) const WITH_PROC: &str = "run it where /proc is mounted";
 
 /// Longest value that is kept as evidence, in characters.
 const LONGEST_VALUE: usize = 160;
@@ -29,6 +32,17 @@ pub struct Machine<'a> {
     /// What hardware and the kernel counted at the ports that both count; `None` without `--watch`.
     pub counted: Option<Vec<Counted>>,
     functions: BTreeMap<Bdf, Known>,
+}
+
+/// Who sets a machine up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SetUpBy {
+    /// A hypervisor.
+    Guest,
+    /// A device tree.
+    Board,
+    /// Firmware with a setup of its own.
+    Computer,
 }
 
 struct Known {
@@ -60,6 +74,32 @@ impl<'a> Machine<'a> {
     /// All functions, by address.
     pub fn functions(&self) -> impl Iterator<Item = (Bdf, &Function)> {
         self.functions.iter().map(|(bdf, known)| (*bdf, &known.function))
+    }
+
+    /// Where the user sets up what the firmware sets up, in words that follow `in`.
+    pub(super) fn setup(&self) -> &'static str {
+        match self.set_up_by() {
+            SetUpBy::Guest => "the hypervisor's settings of this guest",
+            SetUpBy::Board => "the board's device tree or firmware",
+            SetUpBy::Computer => "the firmware setup",
+        }
+    }
+
+    /// The first thing to do about a bad contact.
+    pub(super) fn reseat(&self) -> &'static str {
+        match self.set_up_by() {
+            SetUpBy::Guest => "look at the device on the host",
+            _ => "reseat the card, if it sits in a slot",
+        }
+    }
+
+    pub(super) fn set_up_by(&self) -> SetUpBy {
+        let has_tree = ["/proc/device-tree", "/sys/firmware/devicetree"].iter().any(|path| self.root.exists(path));
+        match self.environment.hypervisor {
+            Some(_) => SetUpBy::Guest,
+            None if has_tree && !self.root.exists("/sys/class/dmi/id/sys_vendor") => SetUpBy::Board,
+            None => SetUpBy::Computer,
+        }
     }
 
     /// The text of a file: without it the check does not apply, and it cannot look where it may not read it.
@@ -115,6 +155,13 @@ impl<'a> Case<'a> {
         Case::of(self.machine, *self.function.path.last()?)
     }
 
+    /// The functions below the same root port, or the function alone where none is above it.
+    pub(super) fn family(&self) -> impl Iterator<Item = Case<'a>> + '_ {
+        let top = self.function.path.first().copied().unwrap_or(self.bdf);
+        let is_in = move |(bdf, function): &(Bdf, &Function)| *bdf == top || function.path.first() == Some(&top);
+        self.machine.functions().filter(is_in).filter_map(|(bdf, _)| Case::of(self.machine, bdf))
+    }
+
     /// The functions right below a bridge.
     pub(super) fn children(&self) -> impl Iterator<Item = Case<'a>> + '_ {
         let is_child = |function: &Function| function.path.last() == Some(&self.bdf);
@@ -125,7 +172,7 @@ impl<'a> Case<'a> {
     }
 
     pub(super) fn is_bridge(&self) -> bool {
-        pci::is_bridge(self.function.class)
+        self.function.is_bridge()
     }
 
     /// Whether it is a virtual function, several fields of which are reserved: those of its physical function hold.
@@ -175,7 +222,7 @@ impl<'a> Case<'a> {
                 "boot without pci=nommconf and pci=conf1; in a guest, give it a PCI Express machine",
             );
         }
-        let at = registers::extended(self.config, id);
+        let at = express::extended(self.config, id);
         at.map_or_else(|| not_applicable(format!("it has no capability {name}")), Ok)
     }
 

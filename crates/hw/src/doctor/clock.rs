@@ -2,7 +2,7 @@
 
 use pciescope_core::Severity;
 
-use super::case::{Found, Machine, Verdict, fine, found, not_applicable, not_checked, seen};
+use super::case::{Found, Machine, Verdict, WITH_PROC, fine, found, not_applicable, not_checked, seen};
 
 const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
@@ -32,7 +32,7 @@ pub fn unstable(machine: &Machine) -> Verdict {
     }
     let cpuinfo = machine.root.text("/proc/cpuinfo").unwrap_or_default();
     let Some(line) = cpuinfo.lines().find(|line| line.starts_with("flags")) else {
-        return not_checked("/proc/cpuinfo shows no flags", "run it where /proc is mounted");
+        return not_checked("/proc/cpuinfo shows no flags", WITH_PROC);
     };
     let has = |flag: &str| line.split_whitespace().any(|word| word == flag);
     let missing: Vec<&str> = ["constant_tsc", "nonstop_tsc"].into_iter().filter(|flag| !has(flag)).collect();

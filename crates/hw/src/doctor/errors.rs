@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use pciescope_core::{Evidence, Severity};
 
+use super::aspm;
 use super::case::{Case, Found, Unseen, Verdict, fine, found, not_applicable, not_checked, seen};
-use super::registers::{EXT_AER, PortType};
-use crate::inventory::{CORRECTABLE, FATAL, NONFATAL, error_counts};
+use crate::express::{EXT_AER, PortType};
+use crate::inventory::{CORRECTABLE, FATAL, MESSAGES, NONFATAL, error_counts};
+use crate::pci;
 
 /// `BadTLP 3, Rollover 1`, the largest first, and the sum; `None` where nothing was counted.
 fn words(counts: &BTreeMap<String, u64>) -> Option<(String, u64)> {
@@ -32,37 +34,110 @@ fn counts(case: &Case, file: &str) -> Result<BTreeMap<String, u64>, Unseen> {
     }
 }
 
+/// What a root port got and no function below it, nor itself, counted: messages of that severity, and what is known of them.
+fn unclaimed(case: &Case, severity: usize) -> Option<Found> {
+    let (words, file) = (["correctable", "non-fatal", "fatal"][severity], MESSAGES[severity]);
+    let got = case.machine.root.number(case.path(file))?;
+    let claimed = family_sum(case, |one| {
+        error_counts(case.machine.root, one.bdf, [CORRECTABLE, NONFATAL, FATAL][severity])
+            .map_or(0, |counts| counts.values().fold(0, |sum: u64, count| sum.saturating_add(*count)))
+    });
+    let more = got.checked_sub(claimed).filter(|more| *more > 0)?;
+    Some(Found {
+        severity: Severity::Warning,
+        text: format!("{}: {more} {words} errors since boot that no function counted", case.bdf),
+        evidence: vec![case.seen(file), seen(&format!("counted by {} and all below it", case.bdf), &claimed.to_string())],
+        consequence: "a device below sends error messages, and the kernel does not find it or its error; one that was unplugged took its counts with it"
+            .to_owned(),
+        remedy: format!(
+            "{}journalctl -k -g AER names the sender; --watch 60s shows whether they grow",
+            awake_first(case)
+        ),
+    })
+}
+
+fn family_sum(root_port: &Case, count: impl Fn(&Case) -> u64) -> u64 {
+    root_port.family().fold(0, |sum, one| sum.saturating_add(count(&one)))
+}
+
+/// What comes before all other cures on a link that sleeps.
+fn awake_first(case: &Case) -> String {
+    let off = |bdf| {
+        format!(
+            "first switch ASPM off at this link (echo 0 > {}/link/l0s_aspm, and l1_aspm) and watch again; ",
+            pci::folder(bdf).display()
+        )
+    };
+    aspm::sleeper(case).map_or_else(String::new, off)
+}
+
+/// The cure of a link that repeats packets.
+fn steady(case: &Case) -> String {
+    format!(
+        "{}{}, check riser, cable and cooling; if the slot set one speed lower is without them, the signal is too weak for more",
+        awake_first(case),
+        case.machine.reseat()
+    )
+}
+
 pub fn correctable(case: &Case) -> Verdict {
-    let Some((words, sum)) = words(&counts(case, CORRECTABLE)?) else { return fine() };
-    found(Found {
+    let mut all: Vec<Found> = unclaimed(case, 0).into_iter().collect();
+    let counts = match counts(case, CORRECTABLE) {
+        Err(why) if all.is_empty() => return Err(why),
+        counts => counts.unwrap_or_default(),
+    };
+    let Some((words, sum)) = words(&counts) else { return Ok(all) };
+    let is_repeated = counts.iter().any(|(name, count)| *count > 0 && REPLAYS.contains(&name.as_str()));
+    let (consequence, remedy) = if is_repeated {
+        ("each was repaired by sending again, which costs time; many of them foretell a failing link", steady(case))
+    } else {
+        // NonFatalErr is an advisory one: the receiver left it to the requester (6.2.3.2.4).
+        (
+            "no packet was sent again: a request was refused and its sender knows (NonFatalErr), or the device mended itself",
+            "journalctl -k -g AER says which; a driver or firmware fault more often than a bad link".to_owned(),
+        )
+    };
+    all.push(Found {
         severity: Severity::Warning,
         text: format!("{}: {sum} correctable errors since boot", case.bdf),
         evidence: evidence(case, CORRECTABLE, &words),
-        consequence: "each was repaired by sending again, which costs time; many of them foretell a failing link",
-        remedy: "see with --watch 60s whether they grow; then reseat the card, check riser, cable and cooling",
-    })
+        consequence: consequence.to_owned(),
+        remedy: format!("see with --watch 60s whether they grow; then {remedy}"),
+    });
+    Ok(all)
 }
 
 pub fn nonfatal(case: &Case) -> Verdict {
-    let Some((words, sum)) = words(&counts(case, NONFATAL)?) else { return fine() };
-    found(Found {
-        severity: Severity::Problem,
-        text: format!("{}: {sum} non-fatal errors since boot", case.bdf),
-        evidence: evidence(case, NONFATAL, &words),
-        consequence: "each is a transaction that was lost or refused: wrong data, all-ones or a timeout",
-        remedy: "journalctl -k -g AER says which transactions; a driver or firmware fault more often than a bad link",
-    })
+    let (effect, cure) = (
+        "each is a transaction that was lost or refused: wrong data, all-ones or a timeout",
+        "journalctl -k -g AER says which transactions; a driver or firmware fault more often than a bad link",
+    );
+    uncorrected(case, 1, (NONFATAL, "non-fatal"), (effect, cure))
 }
 
 pub fn fatal(case: &Case) -> Verdict {
-    let Some((words, sum)) = words(&counts(case, FATAL)?) else { return fine() };
-    found(Found {
+    let (effect, cure) = (
+        "the link was reset, and what was under way is lost",
+        "journalctl -k -g AER; reseat or replace the card, update its firmware",
+    );
+    uncorrected(case, 2, (FATAL, "fatal"), (effect, cure))
+}
+
+/// Errors that were not repaired: those that a function counted, and those that nobody did.
+fn uncorrected(case: &Case, severity: usize, (file, name): (&str, &str), (effect, cure): (&str, &str)) -> Verdict {
+    let mut all: Vec<Found> = unclaimed(case, severity).into_iter().collect();
+    let counts = match counts(case, file) {
+        Err(why) if all.is_empty() => return Err(why),
+        counts => counts.unwrap_or_default(),
+    };
+    all.extend(words(&counts).map(|(words, sum)| Found {
         severity: Severity::Problem,
-        text: format!("{}: {sum} fatal errors since boot", case.bdf),
-        evidence: evidence(case, FATAL, &words),
-        consequence: "the link was reset, and what was under way is lost",
-        remedy: "journalctl -k -g AER; reseat or replace the card, update its firmware",
-    })
+        text: format!("{}: {sum} {name} errors since boot", case.bdf),
+        evidence: evidence(case, file, &words),
+        consequence: effect.to_owned(),
+        remedy: cure.to_owned(),
+    }));
+    Ok(all)
 }
 
 /// What the kernel calls replays and what causes them (drivers/pci/pcie/aer.c: RxErr, BadTLP, BadDLLP, Rollover, Timeout).
@@ -82,14 +157,24 @@ pub fn replay_growth(case: &Case) -> Verdict {
         let more = count.checked_sub(before).unwrap_or(*count);
         (REPLAYS.contains(&name.as_str())).then(|| (name.clone(), more))
     };
-    let Some((words, sum)) = words(&now.iter().filter_map(grown).collect()) else { return fine() };
+    // What the root port got in that time, less what was counted below it.
+    let got = case.machine.root.number(case.path(MESSAGES[0])).zip(earlier.messages.get(&case.bdf));
+    let more = got.map_or(0, |(now, before)| now.saturating_sub(*before));
+    let claimed = family_sum(case, |one| {
+        let now = error_counts(case.machine.root, one.bdf, CORRECTABLE).unwrap_or_default();
+        let before = earlier.correctable.get(&one.bdf);
+        now.iter().map(|(name, count)| count.saturating_sub(*before.and_then(|all| all.get(name)).unwrap_or(&0))).sum()
+    });
+    let mut grown: BTreeMap<String, u64> = now.iter().filter_map(grown).collect();
+    grown.insert("messages that no function counted".to_owned(), more.saturating_sub(claimed));
+    let Some((words, sum)) = words(&grown) else { return fine() };
     let rate = sum as f64 / time.as_secs_f64().max(1e-9);
     found(Found {
         severity: Severity::Problem,
         text: format!("{}: {sum} replays and bad packets in {} ({rate:.1} a second)", case.bdf, seconds(time)),
         evidence: evidence(case, CORRECTABLE, &format!("{words} more")),
         consequence: "each packet that is sent again delays all that follow by microseconds",
-        remedy: "reseat the card, check riser, cable and cooling; set the slot one speed lower to see whether it goes away",
+        remedy: steady(case),
     })
 }
 
@@ -110,12 +195,21 @@ pub fn latched(case: &Case) -> Verdict {
         (false, true) => "a fatal error",
         (false, false) => return fine(),
     };
+    // Enumeration leaves a non-fatal one behind on healthy machines.
+    let before = case.machine.earlier.and_then(|(earlier, _)| earlier.device_status.get(&case.bdf));
+    let is_new = before.is_some_and(|before| status & !before & (NONFATAL_DETECTED | FATAL_DETECTED) != 0);
+    let severity = if is_new || status & FATAL_DETECTED != 0 { Severity::Warning } else { Severity::Note };
+    let when = if is_new { "while it was watched" } else { "that nobody has cleared" };
     found(Found {
-        severity: Severity::Warning,
-        text: format!("{} has seen {what} that nobody has cleared", case.bdf),
+        severity,
+        text: format!("{} has seen {what} {when}", case.bdf),
         evidence: vec![case.register("DevSta", express.at + 0x0a, status)],
-        consequence: "it says nothing about when; a probe of an address that nobody answers is a common, harmless cause",
-        remedy: format!("setpci -s {} CAP_EXP+0a.w=000f clears it; look whether it comes back", case.bdf),
+        consequence: if is_new {
+            "something below fails or asks for what is not there"
+        } else {
+            "it says nothing about when; a probe of an address that nobody answers is a common, harmless cause"
+        },
+        remedy: format!("setpci -s {} CAP_EXP+0a.w=000f clears it; look whether it comes back (--watch 60s)", case.bdf),
     })
 }
 

@@ -52,16 +52,10 @@ pub fn guest(machine: &Machine) -> Verdict {
         machine.file("/proc/cpuinfo")?;
         return fine();
     };
-    let dmi = ["/sys/class/dmi/id/sys_vendor", "/sys/class/dmi/id/product_name"];
-    let mut evidence: Vec<_> =
-        dmi.map(|path| machine.seen(path)).into_iter().filter(|seen| !seen.value.is_empty()).collect();
-    if evidence.is_empty() {
-        evidence.push(seen("CPU flags, DMI, device tree, host bridge", why));
-    }
     found(Found {
         severity: Severity::Warning,
-        text: format!("the machine is a guest: {why}"),
-        evidence,
+        text: "the machine is a guest",
+        evidence: vec![seen("CPU flags, DMI, device tree, host bridge", why)],
         consequence: "times include the host's other work; the host may invent links and errors",
         remedy: "the hypervisor can take a CPU away in the middle of a sample; measure on bare metal, or pin the virtual CPUs",
     })

@@ -2,7 +2,9 @@
 
 use pciescope_core::Severity;
 
-use super::case::{AS_ROOT, Case, Found, Machine, Unseen, Verdict, fine, found, not_applicable, not_checked, seen};
+use super::case::{
+    AS_ROOT, Case, Found, Machine, Unseen, Verdict, WITH_PROC, fine, found, not_applicable, not_checked, seen,
+};
 
 // Capabilities (7.7.1, 7.7.2) and the Command register (7.5.1.1.3).
 const CAP_MSI: u8 = 0x05;
@@ -22,7 +24,7 @@ pub fn is_message_signalled(case: &Case) -> bool {
 /// The line of an interrupt in /proc/interrupts, with single blanks; it is there for those that are in use.
 fn interrupt_line(case: &Case, irq: &str) -> Result<Option<String>, Unseen> {
     let Some(text) = case.machine.root.text("/proc/interrupts") else {
-        return not_checked("/proc/interrupts cannot be read", "run it where /proc is mounted");
+        return not_checked("/proc/interrupts cannot be read", WITH_PROC);
     };
     let label = format!("{irq}:");
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(&*label));

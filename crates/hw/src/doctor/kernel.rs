@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use pciescope_core::Severity;
 
-use super::case::{AS_ROOT, Found, Machine, Verdict, fine, found, not_applicable, not_checked, seen};
+use super::case::{AS_ROOT, Found, Machine, Verdict, WITH_PROC, fine, found, not_applicable, not_checked, seen};
 
 pub fn mitigations(machine: &Machine) -> Verdict {
     let folder = "/sys/devices/system/cpu/vulnerabilities";
@@ -38,7 +38,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
 
 pub fn pci_options(machine: &Machine) -> Verdict {
     let Some(cmdline) = machine.environment.cmdline.as_deref() else {
-        return not_checked("/proc/cmdline cannot be read", "run it where /proc is mounted");
+        return not_checked("/proc/cmdline cannot be read", WITH_PROC);
     };
     let mut all = Vec::new();
     for (key, value, effect) in OPTIONS {
@@ -121,7 +121,7 @@ pub fn perf_paranoid(machine: &Machine) -> Verdict {
             "only root and CAP_PERFMON may read counters of ports and memory (perf_event_paranoid is {level})"
         ),
         evidence: vec![machine.seen(path)],
-        consequence: "`pciescope stat` and `top` show nothing to other users",
+        consequence: "other users see in `pciescope stat` and `top` only what the kernel itself counted",
         remedy: "sysctl kernel.perf_event_paranoid=0, or give the program CAP_PERFMON (setcap cap_perfmon+ep)",
     })
 }

@@ -2,26 +2,32 @@
 
 use std::collections::BTreeSet;
 
-use pciescope_core::{Bdf, Evidence, Function, Link, Severity};
+use pciescope_core::{Bdf, Evidence, Function, Link, LinkState, Severity};
 
-use super::case::{Case, Found, Unseen, Verdict, fine, found, not_applicable, not_checked};
-use super::registers::Express;
+use super::case::{Case, Found, SetUpBy, Unseen, Verdict, fine, found, not_applicable, not_checked};
+use crate::express::Express;
+use crate::link::{self, SPEEDS};
 use crate::{ceiling, pci};
 
 /// Why checks of links pass over a function.
 pub const NONE_ABOVE: &str = "no link leads up from it";
 
+/// Why they pass over a link whose state is a form.
+const NOMINAL: &str = "its link is nominal: a tunnel, or the inside of a chip";
+
 /// The link above a function as its own end sees it, the port at the other end, and what that can do.
 fn link_above<'a>(case: &Case<'a>) -> Result<(Link, Case<'a>, Link), Unseen> {
-    let Some(now) = case.function.link.filter(|_| pci::has_link_above(case.function)) else {
+    let Some(now) = case.function.link.filter(|_| case.function.has_link_above()) else {
         return not_applicable(NONE_ABOVE);
     };
     let port = case.port()?;
     let Some(above) = port.function.link else { return not_applicable("the port above it shows no link") };
-    if now.width == 0 {
-        return not_applicable("its link is down");
+    match case.function.link_state() {
+        _ if above.is_nominal => not_applicable(NOMINAL),
+        Some(LinkState::Nominal) => not_applicable(NOMINAL),
+        Some(LinkState::Up) => Ok((now, port, above)),
+        _ => not_applicable("the state of its link is not known"),
     }
-    Ok((now, port, above))
 }
 
 fn seen(case: &Case, port: &Case, what: &str) -> Vec<Evidence> {
@@ -29,10 +35,24 @@ fn seen(case: &Case, port: &Case, what: &str) -> Vec<Evidence> {
     vec![case.seen(&now), case.seen(&most), port.seen(&most)]
 }
 
+/// The GB/s that a link carries in one direction.
+fn gigabytes(speed: f64, lanes: u8) -> f64 {
+    ceiling::wire_bytes_per_s(speed, lanes).unwrap_or(0.0) / 1e9
+}
+
 /// `3.9 of 15.8 GB/s`: what a link carries as it is, of what it would.
 fn share(now: (f64, u8), most: (f64, u8)) -> String {
-    let rate = |(speed, lanes)| ceiling::wire_bytes_per_s(speed, lanes).unwrap_or(0.0) / 1e9;
-    format!("it carries {:.1} of {:.1} GB/s in each direction", rate(now), rate(most))
+    format!("it carries {:.1} of {:.1} GB/s in each direction", gigabytes(now.0, now.1), gigabytes(most.0, most.1))
+}
+
+/// The speed that a port is told to stay at, in GT/s, and its register (7.5.3.19, Target Link Speed); `None` where it is
+/// not told to stay below what it can do.
+fn told(port: &Case) -> Option<(f64, Evidence)> {
+    let express = port.express_if_readable().filter(Express::leads_down)?;
+    let (control, link) = (express.link_control_2()?, port.function.link.filter(|link| !link.is_nominal)?);
+    // 0 is what ports of the first generation have there.
+    let speed = *usize::from(control & 0xf).checked_sub(1).and_then(|place| SPEEDS.get(place))?;
+    (speed < link.max_speed_gts).then(|| (speed, port.register("LnkCtl2", express.at + 0x30, control)))
 }
 
 /// Base classes of displays, and of what a card has beside one: sound; serial buses (USB-C, I2C).
@@ -50,7 +70,7 @@ fn is_of_display(case: &Case) -> bool {
     let below: Vec<(Bdf, &Function)> = case
         .machine
         .functions()
-        .filter(|(_, function)| function.path.contains(&case.bdf) && !pci::is_bridge(function.class))
+        .filter(|(_, function)| function.path.contains(&case.bdf) && !function.is_bridge())
         .collect();
     let displays: BTreeSet<_> =
         below.iter().filter(|(_, function)| is_display(function)).map(|(bdf, _)| slot(*bdf)).collect();
@@ -60,54 +80,60 @@ fn is_of_display(case: &Case) -> bool {
 
 pub fn speed(case: &Case) -> Verdict {
     let (now, port, above) = link_above(case)?;
-    let (speed, lanes) = pci::both_ends_can(&now, &above);
+    let (speed, lanes) = now.both_ends_can(&above);
     if now.speed_gts >= speed {
         return fine();
     }
-    let (severity, remedy) = if is_of_display(case) {
-        (
-            Severity::Note,
-            "look again under load: some GPUs slow an idle link down by themselves; otherwise reseat the card and check the riser",
-        )
-    } else {
-        (
-            Severity::Problem,
-            "reseat the card, check riser, cable and the slot's speed in the firmware setup; `setpci` and link-target show a speed that is set",
-        )
+    let told = told(&port).filter(|(told, _)| *told == now.speed_gts);
+    let is_of_display = is_of_display(case);
+    let mut evidence = seen(case, &port, "speed");
+    let remedy = match told {
+        Some((_, register)) => {
+            evidence.push(register);
+            format!("the port {} is told to stay at that speed: see link-target first", port.bdf)
+        }
+        None if is_of_display => format!(
+            "look again under load: some GPUs slow an idle link down by themselves; one that stays slow: {}, check the riser",
+            case.machine.reseat()
+        ),
+        None => format!(
+            "{}, check riser and cable, and the slot's speed in {}",
+            case.machine.reseat(),
+            case.machine.setup()
+        ),
     };
     found(Found {
-        severity,
-        text: format!(
-            "the link of {} runs at {} GT/s; it and the port {} above it can do {speed} GT/s",
-            case.bdf, now.speed_gts, port.bdf
-        ),
-        evidence: seen(case, &port, "speed"),
+        severity: if is_of_display { Severity::Note } else { Severity::Problem },
+        text: format!("the link of {} runs at {} of {speed} GT/s", case.bdf, now.speed_gts),
+        evidence,
         consequence: share((now.speed_gts, now.width), (speed, now.width.min(lanes))),
-        remedy: remedy.to_owned(),
+        remedy,
     })
 }
 
 pub fn width(case: &Case) -> Verdict {
     let (now, port, above) = link_above(case)?;
-    let (_, lanes) = pci::both_ends_can(&now, &above);
+    let (_, lanes) = now.both_ends_can(&above);
     if now.width >= lanes {
         return fine();
     }
+    // Boards with a device tree often wire fewer lanes than their chips have, and nothing tells.
+    let is_board = case.machine.set_up_by() == SetUpBy::Board;
     found(Found {
-        severity: Severity::Problem,
-        text: format!(
-            "the link of {} runs on x{}; it and the port {} above it can do x{lanes}",
-            case.bdf, now.width, port.bdf
-        ),
+        severity: if is_board { Severity::Note } else { Severity::Problem },
+        text: format!("the link of {} runs on {} of {lanes} lanes", case.bdf, now.width),
         evidence: seen(case, &port, "width"),
         consequence: share((now.speed_gts, now.width), (now.speed_gts, lanes)),
-        remedy: "reseat the card, check the slot's bifurcation and the cable; a lane that stays missing is a broken contact",
+        remedy: format!(
+            "{}, check the cable and the slot's bifurcation; a lane that stays missing is a bad contact, or the board or adapter does not wire it",
+            case.machine.reseat()
+        ),
     })
 }
 
 pub fn limited(case: &Case) -> Verdict {
     let (now, port, above) = link_above(case)?;
-    let (speed, lanes) = pci::both_ends_can(&now, &above);
+    let (speed, lanes) = now.both_ends_can(&above);
     // A port that could do more than its card is no fault; a card in too small a slot is worth a word.
     if speed >= now.max_speed_gts && lanes >= now.max_width {
         return fine();
@@ -117,17 +143,55 @@ pub fn limited(case: &Case) -> Verdict {
     found(Found {
         severity: Severity::Note,
         text: format!(
-            "{} can do {} GT/s x{}, the port {} above it only {} GT/s x{}",
-            case.bdf, now.max_speed_gts, now.max_width, port.bdf, above.max_speed_gts, above.max_width
+            "{} can do {} GT/s x{}, its slot {} GT/s x{}",
+            case.bdf, now.max_speed_gts, now.max_width, above.max_speed_gts, above.max_width
         ),
         evidence,
         consequence: share((speed, lanes), (now.max_speed_gts, now.max_width)),
-        remedy: "a faster or wider slot would use what the card can do",
+        remedy: "a faster or wider slot, if there is one, would use what the card can do".to_owned(),
     })
 }
 
-/// Speeds in GT/s in the order of their codes, from 1 (7.5.3.6, Supported Link Speeds).
-const SPEEDS: [f64; 6] = [2.5, 5.0, 8.0, 16.0, 32.0, 64.0];
+/// Whether a link has 16 lanes and one maker's switch, port and function at its ends: the inside of a chipset or card, where
+/// the state is not what the link carries.
+fn is_inside(case: &Case, now: &Link, above: &Link) -> bool {
+    let ends: Vec<Bdf> = case.function.path.iter().rev().take(2).copied().chain([case.bdf]).collect();
+    now.max_width == 16 && above.max_width == 16 && ends.len() == 3 && link::is_of_one_maker(case.machine.root, &ends)
+}
+
+pub fn path_limited(case: &Case) -> Verdict {
+    case.not_a_bridge()?;
+    case.not_virtual()?;
+    let (now, _, above) = link_above(case)?;
+    if is_inside(case, &now, &above) {
+        return not_applicable("its link is the inside of a chipset or card");
+    }
+    let Some(least) = case.function.path_link.filter(|least| least.bdf != case.bdf) else { return fine() };
+    // Of a link that could run faster, link-speed and link-width speak.
+    let Some(narrow) = Case::of(case.machine, least.bdf) else { return fine() };
+    let is_downtrained = |link: &Link| narrow.parent().and_then(|port| link.possible(&port.function.link?)).is_some();
+    let own = now.both_ends_can(&above);
+    if gigabytes(own.0, own.1) <= link::rate(&least) / 1e9 || narrow.function.link.as_ref().is_some_and(is_downtrained)
+    {
+        return fine();
+    }
+    let mut evidence = vec![case.seen("current_link_speed"), case.seen("current_link_width")];
+    evidence.extend([narrow.seen("current_link_speed"), narrow.seen("current_link_width")]);
+    found(Found {
+        severity: Severity::Note,
+        text: format!(
+            "the path of {} has only {} GT/s x{} at {}, its slot {} GT/s x{}",
+            case.bdf, least.speed_gts, least.width, least.bdf, own.0, own.1
+        ),
+        evidence,
+        consequence: format!(
+            "{}, and shares them with all behind {}",
+            share((least.speed_gts, least.width), own),
+            least.bdf
+        ),
+        remedy: "use a slot of the CPU, not one behind a chipset or switch; `pciescope list --tree` shows the links",
+    })
+}
 
 const NO_PORT_DOWN: &str = "it is neither a root port nor a downstream port of a switch";
 
@@ -142,25 +206,22 @@ fn leading_down<'a>(case: &Case<'a>) -> Result<Express<'a>, Unseen> {
 
 pub fn target(case: &Case) -> Verdict {
     let express = leading_down(case)?;
-    let (Some(control), Some(link)) = (express.link_control_2(), case.function.link) else {
+    let Some(link) = case.function.link.filter(|_| express.link_control_2().is_some()) else {
         return not_applicable("it has no link whose speed can be set");
     };
-    // 7.5.3.19, Target Link Speed; 0 is what ports of the first generation have there.
-    let code_of = |gts: f64| SPEEDS.iter().position(|speed| *speed == gts).map(|place| place + 1);
-    let Some(&speed) = usize::from(control & 0xf).checked_sub(1).and_then(|place| SPEEDS.get(place)) else {
-        return fine();
-    };
-    let Some(code) = code_of(link.max_speed_gts).filter(|_| speed < link.max_speed_gts) else { return fine() };
+    if link.is_nominal {
+        return not_applicable(NOMINAL);
+    }
+    let Some((speed, register)) = told(case) else { return fine() };
+    let code = SPEEDS.iter().position(|speed| *speed == link.max_speed_gts).map_or(0, |place| place + 1);
     found(Found {
         severity: Severity::Warning,
-        text: format!(
-            "the port {} is told to train to {speed} GT/s at most; it can do {} GT/s",
-            case.bdf, link.max_speed_gts
-        ),
-        evidence: vec![case.register("LnkCtl2", express.at + 0x30, control), case.seen("max_link_speed")],
-        consequence: "its link stays that slow whatever is plugged in",
+        text: format!("the port {} is told to stay at {speed} of {} GT/s", case.bdf, link.max_speed_gts),
+        evidence: vec![register, case.seen("max_link_speed")],
+        consequence: "its link stays that slow whatever is plugged in".to_owned(),
         remedy: format!(
-            "set the slot's speed to auto in the firmware setup; until the next boot: setpci -s {} CAP_EXP+30.w={code}:f, then CAP_EXP+10.w=20:20 (retrains the link)",
+            "first find out why: kernel or firmware may have lowered it because the link fails when it is faster (journalctl -k -g retraining), and then a system disk below it may be lost. If nothing below is needed to run: set the speed in {}; until the next boot: setpci -s {} CAP_EXP+30.w={code}:f, then CAP_EXP+10.w=20:20 (retrains the link)",
+            case.machine.setup(),
             case.bdf
         ),
     })

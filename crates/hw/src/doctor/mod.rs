@@ -21,7 +21,6 @@ mod payload;
 mod place;
 mod power;
 mod readings;
-mod registers;
 mod requests;
 mod windows;
 
@@ -96,6 +95,12 @@ pub const CHECKS: &[Check] = &[
         .warns_of_path_as(&warning::LINK_DOWNTRAINED),
     function("link-limited", link::limited, "a function that can do more than the slot it sits in")
         .warns_of_path_as(&warning::LINK_LIMITED),
+    function(
+        "path-limited",
+        link::path_limited,
+        "a link further up the path that carries less than the function's own",
+    )
+    .warns_as(&warning::LINK_LIMITED),
     function("link-target", link::target, "Link Control 2: a port that is told to stay below its speed"),
     function("link-retrained", link::retrained, "Link Status: a link that retrained while --watch waited"),
     function("aspm", aspm::enabled, "Link Control, link/l0s_aspm, link/l1_aspm: a link that may sleep")
@@ -215,7 +220,9 @@ pub fn examine(machine: &Machine, functions: &[Bdf], checks: &[&'static Check]) 
     let mut all = Vec::new();
     let is_synthetic = machine.environment.is_synthetic();
     let told = |unseen| match unseen {
-        Unseen::NotChecked { why, remedy } if is_synthetic && remedy == case::AS_ROOT => {
+        Unseen::NotChecked { why, remedy }
+            if is_synthetic && (remedy == case::AS_ROOT || remedy == case::WITH_PROC) =>
+        {
             Unseen::NotChecked { why, remedy: "the synthetic machine does not have it".to_owned() }
         }
         unseen => unseen,

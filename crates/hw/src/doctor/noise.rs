@@ -2,14 +2,14 @@
 
 use pciescope_core::Severity;
 
-use super::case::{Found, Machine, Verdict, fine, found, not_applicable, not_checked, seen};
+use super::case::{Found, Machine, Verdict, WITH_PROC, fine, found, not_applicable, not_checked, seen};
 use super::place::ONE_NODE;
 use super::readings::{MSR, smi as read_smi};
 use crate::{topology, usage};
 
 pub fn smi(machine: &Machine) -> Verdict {
     let Some(cpuinfo) = machine.root.text("/proc/cpuinfo") else {
-        return not_checked("/proc/cpuinfo cannot be read", "run it where /proc is mounted");
+        return not_checked("/proc/cpuinfo cannot be read", WITH_PROC);
     };
     if !cpuinfo.contains("GenuineIntel") {
         return not_applicable("the CPUs are not Intel's");
@@ -51,7 +51,7 @@ const STEAL_PERCENT: f64 = 0.1;
 
 pub fn steal(machine: &Machine) -> Verdict {
     let Ok(now) = usage::CpuTime::load(machine.root) else {
-        return not_checked("/proc/stat does not say", "run it where /proc is mounted");
+        return not_checked("/proc/stat does not say", WITH_PROC);
     };
     let before = machine.earlier.and_then(|(earlier, _)| earlier.cpu_time).unwrap_or_default();
     let since = if machine.earlier.is_some() { "while it was watched" } else { "since boot" };

@@ -3,7 +3,7 @@
 use pciescope_core::Severity;
 
 use super::case::{Case, Found, Unseen, Verdict, fine, found, not_applicable, not_checked};
-use super::registers::{Express, PortType};
+use crate::express::{Express, PortType};
 
 /// Header, sequence number, LCRC and framing of a memory write with a 64-bit address, in bytes, up to 32 GT/s.
 const PER_TLP: f64 = 26.0;
@@ -54,25 +54,33 @@ pub fn low(case: &Case) -> Verdict {
     let own = express(case)?;
     let now = size(case.config.mps_bytes(), case)?;
     let mut evidence = vec![case.register("DevCtl", own.at + 8, own.device_control())];
-    let mut most = own.payload_most();
     evidence.push(case.register("DevCap", own.at + 4, own.device_capabilities()));
     for port in case.above() {
         let express = port.express()?;
-        most = most.min(express.payload_most());
         evidence.push(port.register("DevCap", express.at + 4, express.device_capabilities()));
+    }
+    // Linux (pcie_find_smpss) takes what all below a root port can do, and 128 where something may be plugged into a switch.
+    let mut most = own.payload_most();
+    for mate in case.family().filter(|mate| !mate.is_virtual()) {
+        let Some(express) = mate.express_if_readable() else { continue };
+        let is_open = express.kind() == PortType::Downstream && express.is_hot_plug();
+        most = most.min(if is_open { Some(128) } else { express.payload_most() });
     }
     let Some(most) = most.filter(|most| now < *most) else { return fine() };
     let efficiency = |payload: u16| f64::from(payload) / (f64::from(payload) + PER_TLP) * 100.0;
     found(Found {
         severity: Severity::Warning,
-        text: format!("{} sends payloads of {now} bytes; its whole path can do {most}", case.bdf),
+        text: format!("{} sends payloads of {now} bytes; all below its root port can do {most}", case.bdf),
         evidence,
         consequence: format!(
             "of what the link carries {:.0} % is payload; it would be {:.0} %",
             efficiency(now),
             efficiency(most)
         ),
-        remedy: "boot with pci=pcie_bus_safe (the largest that all on the path can do), or look for Max Payload Size in the firmware setup",
+        remedy: format!(
+            "boot with pci=pcie_bus_safe (the largest that all below the root port can do), or look for Max Payload Size in {}",
+            case.machine.setup()
+        ),
     })
 }
 
@@ -80,7 +88,7 @@ pub fn low(case: &Case) -> Verdict {
 const USUAL_REQUEST: u16 = 512;
 
 pub fn read_request(case: &Case) -> Verdict {
-    on_a_link(case)?;
+    case.not_a_bridge()?;
     let express = express(case)?;
     if express.kind() != PortType::Endpoint {
         return not_applicable("it is not an endpoint");

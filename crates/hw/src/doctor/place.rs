@@ -2,7 +2,7 @@
 
 use pciescope_core::{CpuList, Severity};
 
-use super::case::{AS_ROOT, Case, Found, Verdict, fine, found, not_applicable, not_checked, seen};
+use super::case::{AS_ROOT, Case, Found, SetUpBy, Verdict, fine, found, not_applicable, not_checked, seen};
 use crate::topology;
 
 /// Why checks of places pass over a machine.
@@ -23,7 +23,15 @@ pub fn unknown(case: &Case) -> Verdict {
         text: format!("{}: the firmware does not say to which of {nodes} NUMA nodes it belongs", case.bdf),
         evidence: vec![case.seen("numa_node")],
         consequence: "the kernel places its memory and interrupts anywhere, and nobody knows which CPUs are near",
-        remedy: "find the near CPUs in the table by node; a BIOS update or another PXM setting may help",
+        remedy: match case.machine.set_up_by() {
+            SetUpBy::Guest => {
+                "ask the host: with QEMU, a root port below a pxb-pcie of the device's node tells the guest"
+            }
+            SetUpBy::Board => "find the near CPUs in the table by node; numa-node-id in the device tree says it",
+            SetUpBy::Computer => {
+                "find the near CPUs in the table by node; a BIOS update or another PXM setting may help"
+            }
+        },
     })
 }
 

@@ -12,8 +12,11 @@ pub fn state(case: &Case) -> Verdict {
     if state == "D0" {
         return fine();
     }
-    // A bridge with nothing to do sleeps, and wakes with what is plugged in.
-    let severity = if case.is_bridge() || case.function.driver.is_none() { Severity::Note } else { Severity::Warning };
+    // A bridge with nothing to do sleeps, and so does what the kernel, or vfio-pci, put to sleep while nobody uses it.
+    let is_by_design = case.is_bridge()
+        || case.function.driver.as_deref().is_none_or(|driver| driver == "vfio-pci")
+        || case.text("power/runtime_status").is_some_and(|status| status == "suspended");
+    let severity = if is_by_design { Severity::Note } else { Severity::Warning };
     found(Found {
         severity,
         text: format!("{} sleeps in {state}", case.bdf),

@@ -5,10 +5,10 @@ use std::os::unix::fs::FileExt;
 
 use pciescope_core::Bdf;
 
-use super::registers::Express;
 use crate::config::Config;
-use crate::inventory::{CORRECTABLE, error_counts};
-use crate::{Root, usage};
+use crate::express::Express;
+use crate::inventory::{self, CORRECTABLE, error_counts};
+use crate::{Root, pci, usage};
 
 /// One reading of the counts.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +17,10 @@ pub struct Readings {
     pub correctable: BTreeMap<Bdf, BTreeMap<String, u64>>,
     /// Link Status of each port whose link leads down, where it can be read.
     pub link_status: BTreeMap<Bdf, u16>,
+    /// Device Status of each function, where it can be read.
+    pub device_status: BTreeMap<Bdf, u16>,
+    /// The correctable error messages that each root port got.
+    pub messages: BTreeMap<Bdf, u64>,
     /// System management interrupts of CPU 0; `None` where they cannot be read.
     pub smi: Option<u64>,
     /// Where the time of all CPUs went; `None` where it cannot be read.
@@ -27,14 +31,15 @@ impl Readings {
     /// Reads the counts of these functions and of the machine.
     pub fn take(root: &Root, functions: &[Bdf]) -> Self {
         let counts = |bdf: &Bdf| Some((*bdf, error_counts(root, *bdf, CORRECTABLE)?));
-        let status = |bdf: &Bdf| {
-            let config = Config::load(root, *bdf);
-            let express = Express::of(&config).filter(Express::leads_down)?;
-            Some((*bdf, express.link_status()))
-        };
+        let configs: Vec<(Bdf, Config)> = functions.iter().map(|bdf| (*bdf, Config::load(root, *bdf))).collect();
+        let express = || configs.iter().filter_map(|(bdf, config)| Some((*bdf, Express::of(config)?)));
+        let ports = express().filter(|(_, express)| express.leads_down());
+        let messages = |bdf: &Bdf| Some((*bdf, root.number(pci::folder(*bdf).join(inventory::MESSAGES[0]))?));
         Readings {
             correctable: functions.iter().filter_map(counts).collect(),
-            link_status: functions.iter().filter_map(status).collect(),
+            link_status: ports.map(|(bdf, express)| (bdf, express.link_status())).collect(),
+            device_status: express().map(|(bdf, express)| (bdf, express.device_status())).collect(),
+            messages: functions.iter().filter_map(messages).collect(),
             smi: smi(root).ok(),
             cpu_time: usage::CpuTime::load(root).ok(),
         }

@@ -3,12 +3,11 @@
 use pciescope_core::Severity;
 
 use super::case::{Case, Found, Unseen, Verdict, fine, found, not_applicable};
-use super::payload::on_a_link;
-use super::registers::{Express, PortType};
+use crate::express::{Express, PortType};
 
-/// The capability of a function that masters the bus over a link, with registers of its own.
+/// The capability of a function that masters the bus, with registers of its own.
 fn requester<'a>(case: &Case<'a>) -> Result<Express<'a>, Unseen> {
-    on_a_link(case)?;
+    case.not_a_bridge()?;
     case.not_virtual()?;
     let express = case.express()?;
     if express.kind() == PortType::Endpoint { Ok(express) } else { not_applicable("it is not an endpoint") }
@@ -106,7 +105,10 @@ pub fn ten_bit_tags(case: &Case) -> Verdict {
             case.register("DevCap2", express.at + 0x24, capabilities),
         ],
         consequence: "256 reads at a time instead of 768: long paths are not filled at 16 GT/s and above",
-        remedy: "look for 10-bit tags in the firmware setup; Linux leaves this bit as the firmware set it",
+        remedy: format!(
+            "look for 10-bit tags in {}; Linux leaves this bit as the firmware set it",
+            case.machine.setup()
+        ),
     })
 }
 
@@ -122,12 +124,14 @@ pub fn completion_timeout(case: &Case) -> Verdict {
     let (Some(capabilities), Some(control)) = (express.device_capabilities_2(), express.device_control_2()) else {
         return not_applicable(VERSION_1);
     };
+    let is_root = express.kind() == PortType::RootPort;
     let (text, consequence) = if control & TIMEOUT_DISABLE != 0 && capabilities & TIMEOUT_DISABLE_SUPPORTED != 0 {
-        ("never gives up a request", "a lost answer hangs what waits for it: a CPU, below a root port, for good")
+        let waits = if is_root { "the CPU that reads" } else { "the device" };
+        ("never gives up a request", format!("a lost answer hangs {waits}, for good"))
     } else if control & TIMEOUT_VALUE == 1 {
         (
             "gives up a request after 50 to 100 us",
-            "a slow answer, as of a device that wakes up, becomes an error and all-ones",
+            "a slow answer, as of a device that wakes up, becomes an error and all-ones".to_owned(),
         )
     } else {
         return fine();
@@ -139,7 +143,7 @@ pub fn completion_timeout(case: &Case) -> Verdict {
             case.register("DevCtl2", express.at + 0x28, control),
             case.register("DevCap2", express.at + 0x24, capabilities),
         ],
-        consequence: consequence.to_owned(),
+        consequence,
         remedy: format!("setpci -s {} CAP_EXP+28.w=0000:001f (50 us to 50 ms, the default)", case.bdf),
     })
 }
@@ -176,7 +180,10 @@ pub fn atomics(case: &Case) -> Verdict {
                 port.register("DevCtl2", above.at + 0x28, above.device_control_2().unwrap_or(0)),
             ],
             consequence: "an AtomicOp to the machine's memory ends as an error there: what waits for it fails",
-            remedy: "look for AtomicOps in the firmware setup, or move the card to a slot whose path has them; a driver that asks the kernel first (pci_enable_atomic_ops_to_root) does without",
+            remedy: format!(
+                "look for AtomicOps in {}, or move the card to a slot whose path has them; a driver that asks the kernel first (pci_enable_atomic_ops_to_root) does without",
+                case.machine.setup()
+            ),
         });
     }
     fine()

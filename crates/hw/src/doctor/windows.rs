@@ -1,15 +1,16 @@
 //! Addresses: BARs, the windows of bridges, and who decodes.
 
-use pciescope_core::Severity;
+use pciescope_core::{Bdf, Evidence, Severity};
 
-use super::case::{AS_ROOT, Case, Found, Unseen, Verdict, fine, found, not_applicable, not_checked, seen};
+use super::case::{AS_ROOT, Case, Found, SetUpBy, Unseen, Verdict, fine, found, not_applicable, not_checked, seen};
 use super::interrupts::is_message_signalled;
-use super::registers::EXT_RESIZABLE_BAR;
+use crate::express::EXT_RESIZABLE_BAR;
 
 // The header (7.5.1).
 const COMMAND: usize = 0x04;
 const MEMORY_SPACE: u16 = 1 << 1;
 const BUS_MASTER: u16 = 1 << 2;
+const HEADER_TYPE: usize = 0x0e;
 const BAR0: usize = 0x10;
 const BAR_IO: u32 = 1;
 const BAR_TYPE: u32 = 7;
@@ -24,10 +25,20 @@ const PREFETCH_LIMIT_HIGH: usize = 0x2c;
 const IORESOURCE_MEM: u64 = 0x200;
 const IORESOURCE_UNSET: u64 = 0x2000_0000;
 
-/// The memory BARs of an endpoint in configuration space: number, address, low bits.
+/// How many BARs a header has (7.5.1.2 and 7.5.1.3; PCI to CardBus bridges have one): its other registers are none.
+fn bar_count(case: &Case) -> u8 {
+    match case.config.word(HEADER_TYPE).map_or(0, |word| word & 0x7f) {
+        0 => 6,
+        1 => 2,
+        2 => 1,
+        _ => 0,
+    }
+}
+
+/// The memory BARs of a function in configuration space: number, address, low bits.
 fn memory_bars(case: &Case) -> Vec<(u8, u64, u32)> {
     let (mut bars, mut number) = (Vec::new(), 0_u8);
-    while number < 6 {
+    while number < bar_count(case) {
         let at = BAR0 + 4 * usize::from(number);
         let low = case.config.long(at).unwrap_or(0);
         let is_64 = low & BAR_IO == 0 && low & BAR_TYPE == BAR_64 && number < 5;
@@ -55,12 +66,27 @@ fn size_text(bytes: u64) -> String {
     }
 }
 
+/// What gives BARs more room.
+fn room(case: &Case) -> &'static str {
+    match case.machine.set_up_by() {
+        SetUpBy::Guest => {
+            "give the guest a larger 64-bit window on the host (QEMU: pref64-reserve of the root port, and the firmware's size for 64-bit BARs)"
+        }
+        SetUpBy::Board => {
+            "the host bridge's window is too small: enlarge it in the device tree (`ranges`), or see whether the SoC can"
+        }
+        SetUpBy::Computer => {
+            "switch on `Above 4G Decoding` and `Resizable BAR` in the firmware setup; or boot with pci=realloc"
+        }
+    }
+}
+
 pub fn unassigned(case: &Case) -> Verdict {
     case.not_a_bridge()?;
     case.not_virtual()?;
     let text = case.file("resource")?;
     let mut all = Vec::new();
-    for (number, line) in text.lines().take(6).enumerate() {
+    for (number, line) in text.lines().take(bar_count(case).into()).enumerate() {
         let Some((start, end, flags)) = resource(line) else { continue };
         // Either the kernel knows its size and found no room, or it gave the BAR up; then the BAR's type bits are left.
         let kind = case.config.long(BAR0 + 4 * number).map_or(0, |low| low & (BAR_TYPE | PREFETCHABLE));
@@ -83,8 +109,7 @@ pub fn unassigned(case: &Case) -> Verdict {
             text: format!("BAR{number} of {}{size} has no address", case.bdf),
             evidence,
             consequence: "the driver fails or does without it; nothing can be measured there".to_owned(),
-            remedy: "switch on `Above 4G Decoding` (and for GPUs `Resizable BAR`) in the firmware setup; or boot with pci=realloc"
-                .to_owned(),
+            remedy: room(case).to_owned(),
         });
     }
     Ok(all)
@@ -187,7 +212,7 @@ pub fn resizable(case: &Case) -> Verdict {
             ],
             consequence: "the CPU, and other devices, see the memory through a small window that is moved about"
                 .to_owned(),
-            remedy: "switch on `Above 4G Decoding` and `Resizable BAR` in the firmware setup".to_owned(),
+            remedy: room(case).to_owned(),
         });
     }
     Ok(all)
@@ -202,6 +227,29 @@ fn command(case: &Case) -> Result<u16, Unseen> {
         return not_checked(format!("it sleeps in {state}"), "look again while it is in use; see power-state");
     }
     case.config.word(COMMAND).map_or_else(|| not_checked("configuration space cannot be read", AS_ROOT), Ok)
+}
+
+/// The bridges above a function that do not pass on what the bit is for, and the function, from the root port down.
+fn closed(case: &Case, bit: u16) -> Vec<(Bdf, Evidence)> {
+    let all = case.above().chain(Case::of(case.machine, case.bdf));
+    let word = |case: &Case| case.config.word(COMMAND).filter(|_| !case.config.is_gone());
+    let is_closed = |case: &Case| word(case).is_some_and(|command| command & bit == 0);
+    all.filter(is_closed).map(|one| (one.bdf, one.register("Command", COMMAND, word(&one).unwrap_or(0)))).collect()
+}
+
+fn commands(case: &Case, bit: u16) -> Vec<Evidence> {
+    closed(case, bit).into_iter().map(|(_, register)| register).collect()
+}
+
+/// What switches the bit on, at the function and at the bridges above that have it off.
+fn switch_on(case: &Case, bit: u16) -> String {
+    let closed = closed(case, bit);
+    let lines: Vec<String> =
+        closed.iter().map(|(bdf, _)| format!("setpci -s {bdf} COMMAND={bit:04x}:{bit:04x}")).collect();
+    let above = closed.iter().filter(|(bdf, _)| *bdf != case.bdf).map(|(bdf, _)| bdf.to_string());
+    let above = above.collect::<Vec<_>>().join(", ");
+    let both = if above.is_empty() { String::new() } else { format!("{above} above has it off too, so first that: ") };
+    format!("{both}bind the driver anew; for a measurement {}", lines.join("; "))
 }
 
 pub fn memory_off(case: &Case) -> Verdict {
@@ -224,14 +272,14 @@ pub fn memory_off(case: &Case) -> Verdict {
     found(Found {
         severity,
         text: format!("{} does not answer to its memory BARs: decoding is off, {who}", case.bdf),
-        evidence: vec![case.register("Command", COMMAND, command)],
+        evidence: commands(case, MEMORY_SPACE),
         consequence: "reads of its registers give all-ones",
-        remedy: format!("bind the driver anew; for a measurement setpci -s {} COMMAND=0002:0002", case.bdf),
+        remedy: switch_on(case, MEMORY_SPACE),
     })
 }
 
 pub fn bus_master_off(case: &Case) -> Verdict {
-    let command = command(case)?;
+    command(case)?;
     let is_master = |case: &Case| case.config.word(COMMAND).is_some_and(|command| command & BUS_MASTER != 0);
     if is_master(case) {
         return fine();
@@ -261,8 +309,8 @@ pub fn bus_master_off(case: &Case) -> Verdict {
     found(Found {
         severity: Severity::Problem,
         text,
-        evidence: vec![case.register("Command", COMMAND, command)],
+        evidence: commands(case, BUS_MASTER),
         consequence: consequence.to_owned(),
-        remedy: format!("bind the driver anew, or setpci -s {} COMMAND=0004:0004", case.bdf),
+        remedy: switch_on(case, BUS_MASTER),
     })
 }

@@ -1,5 +1,6 @@
 //! Chooses the backend that measures, and says why the others cannot.
 
+use crate::config::Config;
 use pciescope_core::text::chain;
 use std::fmt;
 use std::str::FromStr;
@@ -175,8 +176,10 @@ pub struct Availability {
 
 /// Every backend, and whether it can measure a function; the best first. Nothing is opened or changed.
 pub fn backends(root: &Root, function: &Function) -> Vec<Availability> {
+    let config = function.bdf.map(|bdf| Config::load(root, bdf)).unwrap_or_default();
     let judged = Kind::ALL.into_iter().map(|kind| {
         let (usable, why) = match kind.judge(root, function) {
+            _ if config.is_gone() && !config.is_asleep() => (false, "it does not answer".to_owned()),
             Verdict::Ready(why) => (true, why),
             Verdict::Needs(driver) if driver.is_loaded(root) => (true, format!("after it is bound to {driver}")),
             Verdict::Needs(driver) => (false, format!("the driver {driver} is not loaded")),

@@ -116,7 +116,7 @@ fn of_function(f: &Function) -> Facts {
     ];
     if let Some(link) = &f.link {
         let size = |bytes: Option<u16>| bytes.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string());
-        facts.push(("link", "link", format!("{} GT/s x{}", link.speed_gts, link.width)));
+        facts.extend(f.link_words().map(|words| ("link", "link", words)));
         facts.push(("link", "MPS", size(link.mps_bytes)));
         facts.push(("link", "MRRS", size(link.mrrs_bytes)));
     }

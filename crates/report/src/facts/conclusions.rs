@@ -294,12 +294,16 @@ fn links(out: &mut Conclusions, records: &[Record], sections: &[Section]) {
         {
             let (Some(bdf), Some(link), None) = (function.bdf, function.link, &function.emulated) else { continue };
             let is_warned = warned.contains(&(run, Some(bdf))) || warned.contains(&(run, None));
-            if link.max_width == 0 || is_warned || !seen.insert((bdf, link.width, link.speed_gts.to_bits())) {
+            if link.max_width == 0
+                || link.is_nominal
+                || is_warned
+                || !seen.insert((bdf, link.width, link.speed_gts.to_bits()))
+            {
                 continue;
             }
             let can = format!("{} GT/s x{}", link.max_speed_gts, link.max_width);
             let text = match link.width {
-                0 => format!("{bdf}: the link is down; the device can {can}."),
+                0 => format!("{bdf}: the state of the link is not known; the device can {can}."),
                 _ if link.width >= link.max_width && link.speed_gts >= link.max_speed_gts => {
                     if full.is_empty() {
                         first = number;

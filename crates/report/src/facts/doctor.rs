@@ -9,7 +9,7 @@ use super::conclusions::{Conclusions, Place, are, quoted};
 use super::{Fact, Facts, WIDTH};
 use crate::model::{Section, is_synthetic};
 use crate::style::{Tone, paint};
-use crate::table::doctor::{kind, not_checked_lines, silenced_lines, summary};
+use crate::table::doctor::{kind, not_checked_lines, silenced_lines, summary, summary_lines};
 use crate::table::layout::wrap;
 use crate::table::{self, SYNTHETIC};
 use crate::text::{clean, counted, figure};
@@ -25,9 +25,9 @@ const PLACES: usize = 8;
 pub(super) fn facts(section: &Section) -> Facts {
     let mut facts = Facts { title: summary(&section.records), ..Facts::default() };
     facts.mark(section.is_synthetic(), false, "");
-    for line in worst(&Kinds::of(&section.records), WIDTH) {
-        facts.lines.push(line.trim_start().to_owned());
-    }
+    let kinds = Kinds::of(&section.records, kind);
+    let bad = kinds.0.iter().filter(|kind| kind.finding.severity > Severity::Note);
+    facts.lines.extend(bad.take(WORST).flat_map(|kind| line(kind, WIDTH)));
     facts.tiles = tiles(section);
     facts.below = Some("--all shows each finding with what was seen and what to do".to_owned());
     facts
@@ -51,16 +51,75 @@ fn tiles(section: &Section) -> Vec<Fact> {
     ]
 }
 
-/// The findings of records as text of at most `width` columns where words allow. Ends with a newline.
-pub fn text(records: &[Record], width: usize) -> String {
+/// Lines of a screen, less the two of the command and the next prompt.
+const SCREEN: usize = 22;
+
+/// What fits a screen of 24 lines: each kind of finding in full, or else a line or two for each check that found something,
+/// the worst first. Ends with a newline.
+pub fn short(records: &[Record], width: usize) -> String {
     let records: Vec<&Record> = records.iter().filter(|record| &*record.test == TEST).collect();
-    let kinds = Kinds::of(&records);
-    let mut lines: Vec<String> = wrap(&summary(&records), width, "", "  ");
+    let head = head(&records, width);
+    let mut last = vec![String::new()];
+    // Of all that keeps a check from looking, the user can lift one at once.
+    let warnings = || records.iter().flat_map(|record| &record.warnings);
+    if let Some(root) = warnings().find(|warning| warning.hint.contains("as root (")) {
+        last.push(format!("to check more: {}", clean(&root.hint)));
+    }
+    last.push(paint(Tone::Dim, "--all or --only NAME: what was seen, its effect, what to do, what was not checked"));
+    let room = SCREEN.saturating_sub(head.len() + last.len());
+    let mut found = sections(&Kinds::of(&records, kind), width);
+    if found.len() > room {
+        found = lines_of_checks(&records, width, room);
+    }
+    head.into_iter().chain(found).chain(last).map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// A line or two for each check that found something, in `room` lines.
+fn lines_of_checks(records: &[&Record], width: usize, room: usize) -> Vec<String> {
+    let mut kinds = Kinds::of(records, |finding| (finding.check.clone(), finding.severity, String::new()));
+    // What is wrong with the machine is wrong with each device.
+    kinds.0.sort_by_key(|kind| std::cmp::Reverse((kind.finding.severity, kind.places.is_empty(), kind.places.len())));
+    let mut lines = Vec::new();
+    for (number, kind) in kinds.0.iter().enumerate() {
+        let (own, left) = (line(kind, width), kinds.0.len() - number);
+        if lines.len() + own.len() + usize::from(left > 1) > room {
+            lines.push(format!("   and findings of {}", counted(left, "other check")));
+            break;
+        }
+        lines.extend(own);
+    }
+    lines
+}
+
+/// The counts, and whether the machine is a synthetic one.
+fn head(records: &[&Record], width: usize) -> Vec<String> {
+    let mut lines = summary_lines(records, width);
     lines.iter_mut().for_each(|line| *line = paint(Tone::Strong, line));
     if records.iter().any(|record| is_synthetic(record)) {
         lines.push(paint(Tone::Doubt, &format!("  {SYNTHETIC}")));
     }
-    lines.extend(worst(&kinds, width));
+    lines
+}
+
+/// The findings of records as text of at most `width` columns where words allow, each kind in full. Ends with a newline.
+pub fn text(records: &[Record], width: usize) -> String {
+    let records: Vec<&Record> = records.iter().filter(|record| &*record.test == TEST).collect();
+    let mut lines = head(&records, width);
+    lines.extend(sections(&Kinds::of(&records, kind), width));
+    for (title, own) in
+        [("Silenced", silenced_lines(&records, width)), ("Not checked", not_checked_lines(&records, width))]
+    {
+        if !own.is_empty() {
+            lines.extend([String::new(), paint(Tone::Strong, title)]);
+            lines.extend(own);
+        }
+    }
+    lines.into_iter().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// Problems and warnings in full, notes in a line or two.
+fn sections(kinds: &Kinds, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
     for (severity, title) in [(Severity::Problem, "Problems"), (Severity::Warning, "Warnings")] {
         let own: Vec<&FindingKind> = kinds.0.iter().filter(|kind| kind.finding.severity == severity).collect();
         if !own.is_empty() {
@@ -77,19 +136,8 @@ pub fn text(records: &[Record], width: usize) -> String {
     if !notes.is_empty() {
         lines.extend([String::new(), paint(Tone::Strong, "Notes (--all has what was seen and what to do)")]);
     }
-    for kind in notes {
-        let text = format!("{}: {}{}", clean(&kind.finding.check), clean(&kind.finding.text), kind.more());
-        lines.extend(wrap(&text, width, "-  ", "   "));
-    }
-    for (title, own) in
-        [("Silenced", silenced_lines(&records, width)), ("Not checked", not_checked_lines(&records, width))]
-    {
-        if !own.is_empty() {
-            lines.extend([String::new(), paint(Tone::Strong, title)]);
-            lines.extend(own);
-        }
-    }
-    lines.into_iter().map(|line| line.trim_end().to_owned() + "\n").collect()
+    lines.extend(notes.into_iter().flat_map(|kind| line(kind, width)));
+    lines
 }
 
 /// Findings that say the same of several functions.
@@ -115,12 +163,13 @@ impl FindingKind<'_> {
 pub(crate) struct Kinds<'r>(pub Vec<FindingKind<'r>>);
 
 impl<'r> Kinds<'r> {
-    pub fn of(records: &[&'r Record]) -> Self {
+    /// Findings with the same key are of one kind.
+    pub fn of<K: PartialEq>(records: &[&'r Record], key: impl Fn(&Finding) -> K) -> Self {
         let mut kinds: Vec<FindingKind> = Vec::new();
         let mut keys = Vec::new();
         for record in records {
             for finding in record.findings.iter().filter(|finding| !finding.silenced) {
-                let key = kind(finding);
+                let key = key(finding);
                 let place = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
                     keys.push(key);
                     let device = record.device.as_ref();
@@ -146,17 +195,15 @@ fn mark(severity: Severity) -> String {
     }
 }
 
-/// A line for each of the worst findings.
-fn worst(kinds: &Kinds, width: usize) -> Vec<String> {
-    let bad = kinds.0.iter().filter(|kind| kind.finding.severity > Severity::Note);
-    let line = |kind: &FindingKind| {
-        let words = format!("{}: {}{}", clean(&kind.finding.check), clean(&kind.finding.text), kind.more());
-        let mut lines = wrap(&words, width.saturating_sub(9), "", "").into_iter();
-        let first = lines.next().unwrap_or_default();
-        let more = if lines.next().is_some() { " ..." } else { "" };
-        format!("  {} {first}{more}", mark(kind.finding.severity))
-    };
-    bad.take(WORST).map(line).collect()
+/// A finding in as few lines as it takes.
+fn line(kind: &FindingKind, width: usize) -> Vec<String> {
+    let check = clean(&kind.finding.check);
+    let words = format!("{check}: {}{}", clean(&kind.finding.text), kind.more());
+    let mut lines = wrap(&words, width, "   ", "   ");
+    if let Some(first) = lines.first_mut() {
+        *first = format!("{} {}", mark(kind.finding.severity), first.trim_start());
+    }
+    lines
 }
 
 fn in_full(lines: &mut Vec<String>, kind: &FindingKind, width: usize) {

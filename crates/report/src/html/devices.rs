@@ -150,10 +150,11 @@ fn list(page: &mut String, node: &Node, devices: &[Device], sections: &[Section]
 }
 
 pub(super) fn link(function: &Function) -> Option<String> {
-    let link = function.link?;
-    Some(match link.width {
-        0 => "link down".to_owned(),
-        width => format!("{} GT/s x{width}", link.speed_gts),
+    let words = function.link_words()?;
+    Some(if function.link.is_some_and(|link| link.is_known()) || words == "no link" {
+        words
+    } else {
+        format!("link {words}")
     })
 }
 
@@ -395,7 +396,7 @@ pub fn all_findings(page: &mut String, section: &Section) {
         [first, second, rest @ ..] => format!("{first}, {second} and {} more", rest.len()),
         [one] => one.clone(),
     };
-    let kinds = Kinds::of(&section.records);
+    let kinds = Kinds::of(&section.records, crate::table::doctor::kind);
     let named: Vec<(String, &Finding)> = kinds.0.iter().map(|kind| (about(&kind.places), kind.finding)).collect();
     if named.is_empty() {
         page.push_str("<p class=\"line\">Nothing was found.</p>\n");

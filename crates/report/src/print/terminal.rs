@@ -6,7 +6,7 @@
 
 use pciescope_core::Record;
 
-pub use crate::facts::doctor::text as doctor;
+pub use crate::facts::doctor::{short as doctor_short, text as doctor};
 use crate::facts::{self, Facts, WIDTH};
 pub use crate::facts::{Intervals, repeats};
 use crate::model;
@@ -16,6 +16,8 @@ use crate::text::{clean, counted};
 
 /// Upper limit of warnings that stand in full.
 const WARNINGS: usize = 3;
+/// Codes of warnings that the machine or the function is no real one, in a word each.
+const INVENTED: [(&str, &str); 2] = [("guest", "guest"), ("emulated-device", "emulated")];
 /// Upper limit of errors that do.
 const ERRORS: usize = 5;
 
@@ -90,7 +92,19 @@ pub fn warnings(records: &[Record]) -> String {
 }
 
 fn listed(all: Vec<model::Notice>) -> String {
+    let (errors, warnings): (Vec<&model::Notice>, Vec<_>) = all.iter().partition(|notice| notice.is_error);
+    // That the machine is no real one is said once, whatever was measured.
+    let (invented, warnings): (Vec<&model::Notice>, Vec<_>) =
+        warnings.into_iter().partition(|notice| INVENTED.iter().any(|(code, _)| *code == notice.code));
     let mut text = String::new();
+    let words: Vec<&str> = INVENTED
+        .iter()
+        .filter(|(code, _)| invented.iter().any(|notice| notice.code == *code))
+        .map(|(_, word)| *word)
+        .collect();
+    if !words.is_empty() {
+        text += &format!("{}: {}: `pciescope doctor` says more\n", paint(Tone::Doubt, "warning"), words.join(", "));
+    }
     let mut put = |tone: Tone, word: &str, notice: &model::Notice| {
         let times = if notice.count > 1 { format!(" ({} records)", notice.count) } else { String::new() };
         let words = format!("{} [{}]{times}", clean(&notice.text), clean(&notice.code));
@@ -102,7 +116,6 @@ fn listed(all: Vec<model::Notice>) -> String {
             text.extend(wrap(&clean(hint), WIDTH, "  hint: ", "    ").into_iter().map(|line| line + "\n"));
         }
     };
-    let (errors, warnings): (Vec<&model::Notice>, Vec<_>) = all.iter().partition(|notice| notice.is_error);
     warnings.iter().take(WARNINGS).for_each(|notice| put(Tone::Doubt, "warning", notice));
     errors.iter().take(ERRORS).for_each(|notice| put(Tone::Bad, "error", notice));
     let more = warnings.len().saturating_sub(WARNINGS) + errors.len().saturating_sub(ERRORS);

@@ -243,10 +243,8 @@ fn links(out: &mut Page, title: &str, what: &str, rows: &[&Row]) {
             }
             .to_owned()
         }),
-        ("Link", 10, Left, &|row| match row.record.device.as_ref().and_then(|device| device.link) {
-            None => "-".to_owned(),
-            Some(link) if link.width == 0 => "down".to_owned(),
-            Some(link) => format!("{} GT/s x{}", link.speed_gts, link.width),
+        ("Link", 10, Left, &|row| {
+            row.record.device.as_ref().and_then(|device| device.link_words()).unwrap_or_else(|| "-".to_owned())
         }),
         ("Rx(MB/s)", 9, Right, &|row| row.mega("rx_bytes_per_s")),
         ("Rx(%)", 5, Right, &|row| row.percent("rx_link_share")),

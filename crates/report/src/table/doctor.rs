@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Ended, Finding, Record, Severity};
+use pciescope_core::{Bdf, Ended, Finding, Record, Severity};
 
 use super::layout::wrap;
 use super::{Block, Page, WIDTH};
@@ -90,7 +90,7 @@ fn pieces(records: &[&Record], width: usize) -> Vec<Piece> {
         }
     }
     pieces.push(Piece::Line(String::new()));
-    pieces.extend(wrap(&summary(records), width, "", "  ").into_iter().map(Piece::Line));
+    pieces.extend(summary_lines(records, width).into_iter().map(Piece::Line));
     pieces
 }
 
@@ -108,11 +108,11 @@ fn title(record: &Record) -> String {
     clean(&format!("{}: {}{driver}", path(&place), device.name))
 }
 
-/// What makes findings of several functions the same: all but the function's own address.
+/// What makes findings of several functions the same: all but addresses.
 pub(crate) fn kind(finding: &Finding) -> (String, Severity, String) {
-    let own = finding.bdf.map(|bdf| bdf.to_string()).unwrap_or_default();
-    let text = if own.is_empty() { finding.text.clone() } else { finding.text.replace(&own, "") };
-    (finding.check.clone(), finding.severity, text)
+    let is_address = |word: &&str| word.trim_end_matches([',', ';', ':']).parse::<Bdf>().is_ok();
+    let words: Vec<&str> = finding.text.split(' ').filter(|word| !is_address(word)).collect();
+    (finding.check.clone(), finding.severity, words.join(" "))
 }
 
 /// The functions of each kind of finding that is not silenced.
@@ -211,7 +211,16 @@ fn unchecked(record: &Record) -> impl Iterator<Item = (&str, &str, &str)> {
     })
 }
 
-/// `54 checks of 8 functions and the machine: 1 problem, no warning, 2 notes, 1 silenced, 3 not checked`.
+/// The summary: what was found, then how the other checks ended.
+pub(crate) fn summary_lines(records: &[&Record], width: usize) -> Vec<String> {
+    let summary = summary(records);
+    let (found, others) = summary.split_once("; ").unwrap_or((&summary, ""));
+    let mut lines = wrap(found, width, "", "  ");
+    lines.extend(wrap(others, width, "  ", "  ").into_iter().filter(|line| !line.trim().is_empty()));
+    lines
+}
+
+/// `54 checks of 8 functions and the machine: 1 problem, no warning, 2 notes, 1 silenced; 40 fine, 3 not checked`.
 pub(crate) fn summary(records: &[&Record]) -> String {
     let functions = records.iter().filter(|record| record.device.is_some()).count();
     let checks = records.iter().find_map(|record| record.metrics.get(CHECKS)).map_or(0.0, |metric| metric.value);
@@ -234,17 +243,23 @@ pub(crate) fn summary(records: &[&Record]) -> String {
     if silenced > 0 {
         parts.push(format!("{silenced} silenced"));
     }
-    if !unchecked.is_empty() {
-        parts.push(format!("{} not checked", unchecked.len()));
-    }
-    if idle > 0 {
-        parts.push(format!("{idle} with nothing to look at"));
-    }
+    let others =
+        [(fine(records, &unchecked), "fine"), (unchecked.len(), "not checked"), (idle, "with nothing to look at")];
+    let others = others.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let others = others.collect::<Vec<_>>().join(", ");
     let what = match functions {
         0 => "the machine".to_owned(),
         many => format!("{} and the machine", number(many, "function")),
     };
-    format!("{} of {what}: {}", number(checks as usize, "check"), parts.join(", "))
+    let others = if others.is_empty() { others } else { format!("; {others}") };
+    format!("{} of {what}: {}{others}", number(checks as usize, "check"), parts.join(", "))
+}
+
+/// How many checks looked, found nothing, and could look everywhere.
+fn fine(records: &[&Record], unchecked: &BTreeSet<&str>) -> usize {
+    let all = || records.iter().flat_map(|record| &record.checks);
+    let of = |ended| all().filter(move |one| one.ended == ended).map(|one| one.check.as_str()).collect::<BTreeSet<_>>();
+    of(Ended::Fine).difference(&of(Ended::Found)).filter(|check| !unchecked.contains(*check)).count()
 }
 
 /// How many checks are for nothing that is here.

@@ -99,13 +99,13 @@ fn place(f: &Function) -> Vec<String> {
     let mut lines = Vec::new();
     let mut parts = Vec::new();
     if let Some(link) = &f.link {
-        let full = link.speed_gts >= link.max_speed_gts && link.width >= link.max_width;
+        let full = !link.is_known() || link.speed_gts >= link.max_speed_gts && link.width >= link.max_width;
         let best = if full {
             String::new()
         } else {
             format!(" (the device can {} GT/s x{})", link.max_speed_gts, link.max_width)
         };
-        parts.push(format!("link {} GT/s x{}{best}", link.speed_gts, link.width));
+        parts.push(format!("link {}{best}", f.link_words().unwrap_or_default()));
         parts.extend(link.mps_bytes.map(|b| format!("MPS {b} bytes")));
     }
     parts.extend(f.node.map(|n| format!("NUMA node {n}")));

@@ -10,6 +10,7 @@ pub(crate) mod doctor;
 mod header;
 pub(crate) mod latency;
 pub(crate) mod layout;
+pub use layout::wrap;
 mod notices;
 mod plain;
 pub(crate) mod readout;

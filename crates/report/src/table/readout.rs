@@ -36,7 +36,7 @@ fn devices(section: &Section) -> Vec<String> {
         parts.extend(row.stream.model.as_deref().or(Some(&row.stream.kind)).filter(|text| !text.is_empty()).map(clean));
         if let Some(function) = &row.record.device {
             parts.push(device_name(row.record));
-            parts.extend(function.link.as_ref().map(|link| format!("{} GT/s x{}", link.speed_gts, link.width)));
+            parts.extend(function.link_words());
         }
         if !row.stream.access.is_empty() {
             parts.push(format!("by {}", clean(&row.stream.access)));

@@ -31,8 +31,15 @@ fn record(instance: Instance, metrics: &[(&str, f64, &str)], second: u64) -> Rec
 }
 
 fn port(bdf: &str, pmu: &str, width: u8, metrics: &[(&str, f64, &str)], second: u64) -> Record {
-    let link =
-        Link { speed_gts: 32.0, width, max_speed_gts: 32.0, max_width: 4, mps_bytes: Some(256), mrrs_bytes: None };
+    let link = Link {
+        speed_gts: 32.0,
+        width,
+        max_speed_gts: 32.0,
+        max_width: 4,
+        mps_bytes: Some(256),
+        mrrs_bytes: None,
+        is_nominal: false,
+    };
     let function = Function {
         bdf: Some(bdf.parse().unwrap()),
         vendor: 0x1ded,

@@ -84,6 +84,7 @@ fn device(emulated: bool) -> Function {
             max_width: 1,
             mps_bytes: Some(256),
             mrrs_bytes: Some(512),
+            is_nominal: false,
         }),
         path: vec![bdf("0000:00:1c.0"), bdf("0000:19:00.0")],
         msix_vectors: 5,

@@ -48,7 +48,9 @@ pub(super) fn write(writer: &mut Writer, inner: &Inner) {
         }),
     ];
     for (name, unit, help, value) in links {
-        let linked = devices.iter().map(|device| (of(device), value(&device.link)));
+        // What a nominal link states is no speed.
+        let known = devices.iter().filter(|device| !device.link.is_nominal);
+        let linked = known.map(|device| (of(device), value(&device.link)));
         writer.all(&Family::new(name, Type::Gauge, unit, help), linked);
     }
     let help = "Whether the link is slower or narrower than both of its ends can do.";

@@ -93,7 +93,8 @@ export const secondOf = (port) => feed.ports.find((p) => p.is_second && p.bdf ==
 const of = (now, best) => (best && best > now ? `${now} of ${best}` : `${now}`);
 export const linkWords = (link, best) => {
   if (!link) return "-";
-  if (!link.width) return "down";
+  if (!link.width) return "no link";
+  if (link.is_nominal) return "nominal";
   return `${of(link.speed_gts, best?.speed_gts)} GT/s x${of(link.width, best?.width)}`;
 };
 // A function by what programs call it, else by its driver or name.

@@ -151,7 +151,7 @@ const paintZoom = (port) => {
   set(at("zoom-name"), title(port));
   const link = port.link || {};
   const second = secondWords(port);
-  const best = !port.possible && link.max_width && (link.max_width !== link.width || link.max_speed_gts !== link.speed_gts)
+  const best = !port.possible && !link.is_nominal && link.max_width && (link.max_width !== link.width || link.max_speed_gts !== link.speed_gts)
     ? ` (the port can ${link.max_speed_gts} GT/s x${link.max_width})` : "";
   set(at("zoom-facts"), [port.name, `link ${linkWords(port.link, port.possible)}${best}`, second === "-" ? "" : `the kernel counted Rx, Tx ${second} MB/s`, port.ceiling_bytes_per_s > 0 ? `ceiling ${rate(port.ceiling_bytes_per_s)}` : "",
     port.driver ? `driver ${port.driver}` : "", isNumber(port.node) ? `node ${port.node}` : "", port.error ? `error: ${port.error.text}` : ""].filter(Boolean).join(" · "));

@@ -5,7 +5,7 @@ use std::ops::Add;
 use pciescope_catalogue::is_state;
 use pciescope_core::live::{Figure, Source};
 use pciescope_core::text::first_of;
-use pciescope_core::{Function, Link, joined};
+use pciescope_core::{Function, LinkState, joined};
 use ratatui::style::Style;
 
 use super::{Pen, cell, share};
@@ -54,11 +54,11 @@ fn columns(state: &State, width: u16, is_links: bool) -> Columns {
     let bar = match width {
         140.. => 14,
         110.. => 10,
-        78.. => (width - 68) / 2,
+        78.. => (width - 69) / 2,
         _ => 0,
     };
     if width >= 60 {
-        add("LINK", 7, Column::Link);
+        add("LINK", 8, Column::Link);
     }
     for (title, direction) in [("RX B/s", "rx"), ("TX B/s", "tx")] {
         add(title, 6, Column::Rate(direction));
@@ -268,8 +268,10 @@ fn about(pen: &mut Pen<'_>, x: u16, y: u16, state: &State, function: Option<&Fun
 pub fn link_text(state: &State, function: &Function, columns: u16) -> (String, bool) {
     let Some((link, better)) = tree::link(&state.model, function) else { return ("-".to_owned(), false) };
     let text = |speed: f64, lanes: u8| format!("{} x{lanes}", speed_text(speed));
+    if let Some(word) = function.link_state().and_then(LinkState::word) {
+        return (word.to_owned(), false);
+    }
     match (link, better) {
-        (Link { width: 0, .. }, _) => ("down".to_owned(), true),
         (link, None) => (text(link.speed_gts, link.width), false),
         (link, Some((speed, lanes))) => {
             let short = format!("{}!", text(link.speed_gts, link.width));

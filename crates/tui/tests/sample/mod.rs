@@ -75,6 +75,7 @@ pub fn port(place: u64, second: u64) -> Record {
         max_width: lanes.max(4),
         mps_bytes: Some(256),
         mrrs_bytes: Some(512),
+        is_nominal: false,
     };
     let ceiling = 32e9 / 8.0 * 128.0 / 130.0 * f64::from(now) * 256.0 / 276.0;
     let (rx, tx) = (ceiling * most * wave(second, place), ceiling * most * 0.4 * wave(second + 9, place));

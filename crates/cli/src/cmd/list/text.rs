@@ -1,10 +1,11 @@
 //! The tables of `pciescope list` for people.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use pciescope_core::{Cpu, CpuList, Environment, Function, Link, Warning};
+use pciescope_core::{Bdf, Cpu, CpuList, Environment, Function, Link, LinkState, Warning};
 use pciescope_hw::{Root, environment, floor, pci, registers, topology};
+use pciescope_report::table::wrap;
 
 use super::Entry;
 
@@ -66,18 +67,25 @@ pub fn summary(cpus: &[Cpu]) -> String {
     let count = |place: fn(&Cpu) -> Option<u32>, one: &str, many: &str| {
         let different: BTreeSet<u32> = cpus.iter().filter_map(place).collect();
         match different.len() {
-            0 => format!("? {many}"),
-            1 => format!("1 {one}"),
-            n => format!("{n} {many}"),
+            // What the machine does not say is left out.
+            0 => String::new(),
+            1 => format!(", 1 {one}"),
+            n => format!(", {n} {many}"),
         }
     };
     let threads = cpus.iter().filter_map(|cpu| cpu.thread).max().map_or(1, |most| most + 1);
     format!(
-        "{online}: {}, {}, {}, {}, {threads} {} each",
-        count(|cpu| cpu.package, "package", "packages"),
-        count(|cpu| cpu.node, "node", "nodes"),
-        count(|cpu| cpu.l3, "L3 cache", "L3 caches"),
-        count(|cpu| cpu.core, "core", "cores"),
+        "{online}: {}{threads} {} each",
+        [
+            count(|cpu| cpu.package, "package", "packages"),
+            count(|cpu| cpu.node, "node", "nodes"),
+            count(|cpu| cpu.l3, "L3 cache", "L3 caches"),
+            count(|cpu| cpu.core, "core", "cores"),
+        ]
+        .concat()
+        .trim_start_matches(", ")
+        .to_owned()
+            + ", ",
         if threads == 1 { "thread" } else { "threads" }
     )
 }
@@ -105,14 +113,14 @@ pub fn functions(out: &mut impl Write, all: &[Function], entries: &[Entry], widt
         return nothing(out, all);
     }
     let mut rows = vec![["ADDRESS", "NODE", "LINK", "DRIVER", "DEVICE", "NAME"].map(str::to_owned).to_vec()];
-    for Entry { function, nodes, .. } in entries {
+    for Entry { function, nodes, silence, .. } in entries {
         rows.push(vec![
             or_dash(function.bdf),
             or_dash(function.node),
-            short_link(all, function),
+            short_link(all, function, *silence),
             or_dash(function.driver.as_ref()),
             short_nodes(nodes),
-            name(function),
+            name(function, usize::MAX),
         ]);
     }
     // A column that says nothing is left to the names.
@@ -124,7 +132,10 @@ pub fn functions(out: &mut impl Write, all: &[Function], entries: &[Entry], widt
     let last = rows[0].len() - 1;
     let before: usize =
         (0..last).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0) + 2).sum();
-    rows.iter_mut().for_each(|row| row[last] = cut(&row[last], width.saturating_sub(before)));
+    let room = width.saturating_sub(before);
+    for (row, entry) in rows.iter_mut().skip(1).zip(entries) {
+        row[last] = cut(&name(&entry.function, room), room);
+    }
     table(out, &rows)?;
     legend(out, legend_of(all, entries), false)
 }
@@ -135,8 +146,11 @@ fn legend_of(all: &[Function], entries: &[Entry]) -> (bool, bool) {
     (has(&|function| link_cell(all, function).contains('!')), has(&|function| function.emulated.is_some()))
 }
 
-/// The link as it is, with a mark where it should be faster or wider.
-fn short_link(all: &[Function], function: &Function) -> String {
+/// The link as it is, with a mark where it should be faster or wider; or why the function does not answer.
+fn short_link(all: &[Function], function: &Function, silence: Option<&'static str>) -> String {
+    if let Some(silence) = silence {
+        return silence.to_owned();
+    }
     let cell = link_cell(all, function);
     let mark = if cell.contains('!') { " !" } else { "" };
     let now = cell.split(['!', '(']).next().unwrap_or_default().trim_end();
@@ -150,64 +164,118 @@ fn short_nodes(nodes: &[String]) -> String {
     format!("{}{more}", first.strip_prefix("/dev/").unwrap_or(first))
 }
 
-/// The name with the IDs, marked where the function is emulated.
-fn name(function: &Function) -> String {
+/// The words of a maker's legal form and place, which say little.
+const FORMS: [&str; 16] = [
+    " Corporation",
+    ", Inc.",
+    " Inc.",
+    " Co., Ltd.",
+    " Co., Ltd",
+    " Co Ltd",
+    " Corp.",
+    " Corp",
+    " Ltd.",
+    " LLC",
+    " GmbH",
+    " AG",
+    " (China)",
+    " Technologies",
+    " Electronics",
+    " Semiconductor",
+];
+
+/// The most columns of a maker of more than one word where there is no room.
+const MAKER: usize = 10;
+
+/// The name with the IDs, marked where the function is emulated. Where there is no room for it, the maker is a word.
+fn name(function: &Function, room: usize) -> String {
     let mark = if function.emulated.is_some() { "* " } else { "" };
-    let what = if pci::is_bridge(function.class) { "bridge " } else { "" };
-    // What makes a maker's name long says little.
-    let mut name = function.name.clone();
-    for words in [" Corporation", ", Inc.", " Co Ltd", " Technologies", " Electronics", " Semiconductor"] {
-        name = name.replacen(words, "", 1);
+    let what = if function.is_bridge() { "bridge " } else { "" };
+    let maker = pci::maker(function.vendor);
+    let model = function.name.strip_prefix(&maker).unwrap_or(&function.name).trim_start();
+    let mut short = maker;
+    for words in FORMS {
+        short = short.replacen(words, "", 1);
     }
-    format!("{mark}{what}{name} [{:04x}:{:04x}]", function.vendor, function.device)
+    let ids = format!("[{:04x}:{:04x}]", function.vendor, function.device);
+    let full = format!("{mark}{what}{short} {model} {ids}");
+    if full.chars().count() <= room {
+        return full;
+    }
+    // `[AMD/ATI]` is how the list itself shortens one.
+    let bracketed = short.split_once('[').and_then(|(_, rest)| rest.split([']', '/']).next()).map(str::to_owned);
+    let mut word = String::new();
+    for part in short.split([' ', ',', '/']).filter(|part| !part.is_empty()) {
+        if !word.is_empty() && word.len() + 1 + part.len() > MAKER {
+            break;
+        }
+        word += if word.is_empty() { "" } else { " " };
+        word += part;
+    }
+    let word = bracketed.unwrap_or(word);
+    format!("{mark}{what}{word} {model} {ids}")
 }
 
 /// The functions, each below the port that leads to it; ports that lead to none of `entries` are left out if those are not all.
-pub fn tree(out: &mut impl Write, all: &[Function], entries: &[Entry], width: usize) -> io::Result<()> {
+pub fn tree(
+    out: &mut impl Write,
+    all: &[Function],
+    entries: &[Entry],
+    parents: &BTreeMap<Bdf, Bdf>,
+    width: usize,
+) -> io::Result<()> {
     if entries.is_empty() {
         return nothing(out, all);
     }
-    let wanted: BTreeSet<_> =
-        entries.iter().flat_map(|entry| entry.function.path.iter().copied().chain(entry.function.bdf)).collect();
+    let ways = entries.iter().filter_map(|entry| entry.function.bdf);
+    let ways = ways.flat_map(|bdf| std::iter::successors(Some(bdf), |bdf| parents.get(bdf).copied()));
+    let wanted: BTreeSet<_> = ways.collect();
     let shown: Vec<&Function> = all.iter().filter(|one| one.bdf.is_some_and(|bdf| wanted.contains(&bdf))).collect();
-    let is_top = |one: &&&Function| !one.path.last().is_some_and(|port| wanted.contains(port));
-    for top in shown.iter().filter(is_top) {
-        branch(out, all, &shown, entries, top, &mut Vec::new(), width)?;
+    let has_parent = |one: &Function| parents.get(&one.bdf?).filter(|port| wanted.contains(port)).copied();
+    let drawing = Drawing { all, shown: &shown, entries, parents, width };
+    for top in shown.iter().filter(|one| has_parent(one).is_none()) {
+        drawing.branch(out, top, &mut Vec::new())?;
     }
     legend(out, legend_of(all, entries), false)
 }
 
-/// A function and what is below it. `rails` says of each level above whether more follows there.
-fn branch(
-    out: &mut impl Write,
-    all: &[Function],
-    shown: &[&Function],
-    entries: &[Entry],
-    function: &Function,
-    rails: &mut Vec<bool>,
+/// What a tree is drawn from.
+struct Drawing<'a> {
+    all: &'a [Function],
+    shown: &'a [&'a Function],
+    entries: &'a [Entry],
+    parents: &'a BTreeMap<Bdf, Bdf>,
     width: usize,
-) -> io::Result<()> {
-    let mut line = String::new();
-    for (level, more) in rails.iter().enumerate() {
-        line += match (level + 1 == rails.len(), more) {
-            (true, true) => "+-",
-            (true, false) => "\\-",
-            (false, true) => "| ",
-            (false, false) => "  ",
-        };
+}
+
+impl Drawing<'_> {
+    /// A function and what is below it. `rails` says of each level above whether more follows there.
+    fn branch(&self, out: &mut impl Write, function: &Function, rails: &mut Vec<bool>) -> io::Result<()> {
+        let mut line = String::new();
+        for (level, more) in rails.iter().enumerate() {
+            line += match (level + 1 == rails.len(), more) {
+                (true, true) => "+-",
+                (true, false) => "\\-",
+                (false, true) => "| ",
+                (false, false) => "  ",
+            };
+        }
+        let entry = self.entries.iter().find(|entry| entry.function.bdf == function.bdf);
+        let link = short_link(self.all, function, entry.and_then(|entry| entry.silence));
+        let nodes = entry.map(|entry| entry.nodes.as_slice()).unwrap_or_default();
+        let parts = [or_dash(function.bdf), link, short_nodes(nodes)];
+        line += &parts.into_iter().filter(|part| part != "-").collect::<Vec<_>>().join("  ");
+        let room = self.width.saturating_sub(line.chars().count() + 2);
+        writeln!(out, "{}", cut(&format!("{line}  {}", name(function, room)), self.width))?;
+        let is_below = |one: &&&Function| one.bdf.and_then(|bdf| self.parents.get(&bdf).copied()) == function.bdf;
+        let below: Vec<&&Function> = self.shown.iter().filter(is_below).collect();
+        for (number, one) in below.iter().enumerate() {
+            rails.push(number + 1 < below.len());
+            self.branch(out, one, rails)?;
+            rails.pop();
+        }
+        Ok(())
     }
-    let link = short_link(all, function);
-    let nodes = entries.iter().find(|entry| entry.function.bdf == function.bdf).map(|entry| entry.nodes.as_slice());
-    let parts = [or_dash(function.bdf), link, short_nodes(nodes.unwrap_or_default()), name(function)];
-    line += &parts.into_iter().filter(|part| part != "-").collect::<Vec<_>>().join("  ");
-    writeln!(out, "{}", cut(&line, width))?;
-    let below: Vec<&&Function> = shown.iter().filter(|one| one.path.last().copied() == function.bdf).collect();
-    for (number, one) in below.iter().enumerate() {
-        rails.push(number + 1 < below.len());
-        branch(out, all, shown, entries, one, rails, width)?;
-        rails.pop();
-    }
-    Ok(())
 }
 
 /// One line for every function, with all columns, however wide.
@@ -218,7 +286,7 @@ pub fn every_column(out: &mut impl Write, all: &[Function], entries: &[Entry]) -
     let heading =
         ["ADDRESS", "NODE", "DRIVER", "LINK", "MPS", "VECTORS", "ROOT PORT", "TARGET", "BACKENDS", "DEVICES", "NAME"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    for Entry { function, target, backends, nodes } in entries {
+    for Entry { function, target, backends, nodes, .. } in entries {
         let link = link_cell(all, function);
         let usable: Vec<&str> = backends.iter().filter(|a| a.usable).map(|a| a.backend).collect();
         let mark = if function.emulated.is_some() { "* " } else { "" };
@@ -227,7 +295,7 @@ pub fn every_column(out: &mut impl Write, all: &[Function], entries: &[Entry]) -
             or_dash(function.node),
             or_dash(function.driver.as_ref()),
             link,
-            match (function.link.and_then(|link| link.mps_bytes), &function.limited) {
+            match (payload(function).0, &function.limited) {
                 (None, Some(_)) if function.link.is_some() => "?".to_owned(),
                 (mps, _) => or_dash(mps),
             },
@@ -271,27 +339,24 @@ fn speed(gts: f64, width: u8) -> String {
     format!("{gts} GT/s x{width}")
 }
 
-/// The link now, and what it could be where that is more; a `!` where both ends could do better.
+/// The link now, and what it could be where that is more.
 pub fn link_cell(all: &[Function], function: &Function) -> String {
-    let Some(link) = function.link else { return "-".to_owned() };
-    let most = speed(link.max_speed_gts, link.max_width);
-    if link.width == 0 {
-        return format!("down (of {most})");
-    }
-    let now = speed(link.speed_gts, link.width);
-    match port_above(all, function) {
-        Some(port) if pci::is_downtrained(&link, &port) => {
-            let (speed_gts, width) = pci::both_ends_can(&link, &port);
-            format!("{now} ! of {}", speed(speed_gts, width))
-        }
-        _ if now != most => format!("{now} (of {most})"),
-        _ => now,
+    let (Some(link), Some(state)) = (function.link, function.link_state()) else { return "-".to_owned() };
+    let (now, most) = (speed(link.speed_gts, link.width), speed(link.max_speed_gts, link.max_width));
+    match (state, state.word()) {
+        (LinkState::Nominal, Some(word)) => format!("{word} (it states {now})"),
+        (_, Some(word)) => format!("{word} (of {most})"),
+        (_, None) => match port_above(all, function).and_then(|port| link.possible(&port)) {
+            Some((speed_gts, width)) => format!("{now} ! of {}", speed(speed_gts, width)),
+            None if now != most => format!("{now} (of {most})"),
+            None => now,
+        },
     }
 }
 
 /// The link as the port at its upper end describes it.
 fn port_above(all: &[Function], function: &Function) -> Option<Link> {
-    let port = function.path.last().filter(|_| pci::has_link_above(function))?;
+    let port = function.path.last().filter(|_| function.has_link_above())?;
     all.iter().find(|other| other.bdf == Some(*port))?.link
 }
 
@@ -311,10 +376,14 @@ pub fn detail(
     all: &[Function],
     entry: &Entry,
     warnings: &[Warning],
+    width: usize,
 ) -> io::Result<()> {
     let function = &entry.function;
     writeln!(out, "{} {}", or_dash(function.bdf), title(function))?;
-    let mut line = |key: &str, value: String| writeln!(out, "  {key:<9} {value}");
+    let mut line = |key: &str, value: String| {
+        let lines = wrap(&value, width, &format!("  {key:<9} "), &" ".repeat(12));
+        lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))
+    };
     line("subsystem", format!("{:04x}:{:04x}", function.subsystem_vendor, function.subsystem_device))?;
     line("driver", or_dash(function.driver.as_ref()))?;
     if !entry.nodes.is_empty() {
@@ -327,8 +396,8 @@ pub fn detail(
     let path: Vec<String> = function.path.iter().map(ToString::to_string).collect();
     line("path", if path.is_empty() { "on a root bus".to_owned() } else { path.join(" > ") })?;
     line("link", link_cell(all, function))?;
-    if let Some(Link { mps_bytes: Some(mps), mrrs_bytes, .. }) = function.link {
-        line("payload", format!("MPS {mps} bytes, MRRS {} bytes", or_dash(mrrs_bytes)))?;
+    if let (Some(mps), mrrs) = payload(function) {
+        line("payload", format!("MPS {mps} bytes, MRRS {} bytes", or_dash(mrrs)))?;
     }
     match &function.limited {
         Some(why) => line("vectors", format!("unknown: {why}"))?,
@@ -338,7 +407,7 @@ pub fn detail(
         let kind = if bar.is_memory { "memory" } else { "I/O ports" };
         let wide = if bar.is_64bit { ", 64-bit" } else { "" };
         let prefetch = if bar.is_prefetchable { ", prefetchable" } else { "" };
-        line(&format!("BAR{}", bar.number), format!("{} bytes of {kind}{wide}{prefetch}", bar.size_bytes))?;
+        line(&format!("BAR{}", bar.number), format!("{} of {kind}{wide}{prefetch}", size(bar.size_bytes)))?;
     }
     if let Some(why) = &function.emulated {
         line("emulated", why.clone())?;
@@ -347,7 +416,7 @@ pub fn detail(
         Some(t) => {
             line("target", format!("{} at BAR{}+{:#x}, {} bytes ({})", t.name, t.bar, t.offset, t.width, t.source))?
         }
-        None if pci::is_bridge(function.class) => {}
+        None if function.is_bridge() => {}
         None => {
             let proposal = registers::candidate(function).map(|t| {
                 format!("; not verified: {} at BAR{}+{:#x}, {} bytes ({})", t.name, t.bar, t.offset, t.width, t.source)
@@ -372,6 +441,20 @@ pub fn detail(
     writeln!(out)
 }
 
+/// Maximum payload size and maximum read request size in force.
+fn payload(function: &Function) -> (Option<u16>, Option<u16>) {
+    function.link.map_or((function.mps_bytes, function.mrrs_bytes), |link| (link.mps_bytes, link.mrrs_bytes))
+}
+
+/// A size as lspci has it: `512K`.
+fn size(bytes: u64) -> String {
+    let fits = |shift: u32| bytes > 0 && bytes % (1 << shift) == 0;
+    match [(40, 'T'), (30, 'G'), (20, 'M'), (10, 'K')].into_iter().find(|(shift, _)| fits(*shift)) {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => format!("{bytes} bytes"),
+    }
+}
+
 fn node(environment: &Environment, function: &Function) -> String {
     let nodes = topology::nodes(&environment.cpus);
     match function.node.and_then(|node| nodes.into_iter().find(|(number, _)| *number == node)) {
@@ -381,13 +464,8 @@ fn node(environment: &Environment, function: &Function) -> String {
 }
 
 fn floor_line(function: &Function) -> Option<String> {
-    if function.class >> 16 == 0x06 {
-        return None;
-    }
-    let link = function.link?;
-    let switches = floor::switches_on(&function.path);
-    let wire = floor::wire_floor(link.speed_gts, link.width, 4, switches)?;
-    let (low, high) = floor::best_published(switches);
+    let wire = floor::of(function, 4)?;
+    let (low, high) = floor::best_published(floor::switches_on(&function.path));
     let best = if low == high { format!("{low} ns") } else { format!("{low} to {high} ns") };
     Some(format!("wire {:.1} ns for a read of 4 bytes; best published {best}", wire.total_ns()))
 }

@@ -59,8 +59,7 @@ pub fn watch_functions(root: &Root, asked: Receiver<()>, events: SyncSender<Inpu
     let work = move || {
         let mut before = Vec::new();
         while !matches!(asked.recv_timeout(REFRESH), Err(RecvTimeoutError::Disconnected)) {
-            // Keep the last list while the machine cannot be read.
-            let Ok(functions) = pci::functions(&root) else { continue };
+            let functions = pci::functions(&root).all;
             if functions != before {
                 before.clone_from(&functions);
                 if events.send(Input::Functions(functions)).is_err() {

@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 
 use pciescope_bench::counters::{self, Origin as Source, Place, Wanted};
 use pciescope_core::{Failure, Function, Record};
-use pciescope_hw::pci;
 use pciescope_hw::probe::open::Backend;
 use pciescope_tui::ratatui::crossterm::event::{self, KeyEvent, MouseEvent, MouseEventKind};
 use pciescope_tui::{Origin, State, Theme};
@@ -240,7 +239,7 @@ fn sources(
     events: &SyncSender<Input>,
     skipped: Arc<AtomicU64>,
 ) -> anyhow::Result<Sources> {
-    state.model.set_functions(pci::functions(&ctx.root)?);
+    state.model.set_functions(ctx.inventory());
     let mut sources = Sources::default();
     let (ask, asked) = channel();
     live::watch_functions(&ctx.root, asked, events.clone())?;

@@ -373,6 +373,7 @@ fn about(path: PathBuf, access: Access, options: &Options) -> About {
             max_width: 4,
             mps_bytes: Some(256),
             mrrs_bytes: Some(512),
+            is_nominal: false,
         }),
         emulated: Some("it is synthetic".to_owned()),
         ..Function::default()

@@ -58,6 +58,7 @@ impl Machine {
             max_width: 4,
             mps_bytes: Some(256),
             mrrs_bytes: Some(512),
+            is_nominal: false,
         };
         let bar = |number, size_bytes, is_prefetchable| Bar {
             number,

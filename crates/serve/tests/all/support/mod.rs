@@ -34,8 +34,15 @@ pub fn port_pmu(port: u16) -> String {
 
 /// A port that received `rx` bytes in a second.
 pub fn port(device: u16, rx: f64, number: u64) -> Record {
-    let link =
-        Link { speed_gts: 32.0, width: 4, max_speed_gts: 32.0, max_width: 4, mps_bytes: Some(256), mrrs_bytes: None };
+    let link = Link {
+        speed_gts: 32.0,
+        width: 4,
+        max_speed_gts: 32.0,
+        max_width: 4,
+        mps_bytes: Some(256),
+        mrrs_bytes: None,
+        is_nominal: false,
+    };
     let function = Function {
         bdf: Some(format!("0000:00:{device:02x}.0").parse().unwrap()),
         vendor: 0x1ded,
@@ -143,7 +150,15 @@ pub fn beginning() -> Record {
 
 /// A function without a counter, with errors.
 pub fn device() -> Device {
-    let link = Link { speed_gts: 8.0, width: 2, max_speed_gts: 16.0, max_width: 4, mps_bytes: None, mrrs_bytes: None };
+    let link = Link {
+        speed_gts: 8.0,
+        width: 2,
+        max_speed_gts: 16.0,
+        max_width: 4,
+        mps_bytes: None,
+        mrrs_bytes: None,
+        is_nominal: false,
+    };
     Device {
         bdf: "0000:02:00.0".parse().unwrap(),
         inode: None,

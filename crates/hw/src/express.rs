@@ -10,25 +10,23 @@ pub const EXT_ACS: u16 = 0x000d;
 pub const EXT_AER: u16 = 0x0001;
 /// Extended capability: Resizable BAR (7.8.6).
 pub const EXT_RESIZABLE_BAR: u16 = 0x0015;
+/// Extended capability: one of the vendor's own (7.9.5).
+pub const EXT_VENDOR: u16 = 0x000b;
+/// Extended capability: Alternative Routing-ID Interpretation (7.8.8).
+pub const EXT_ARI: u16 = 0x000e;
 
-/// The offset of an extended capability. The list is the device's word: it may point anywhere and run in a circle.
+/// The offset of an extended capability.
 pub fn extended(config: &Config, id: u16) -> Option<usize> {
-    let mut at = 0x100;
+    extended_all(config).find(|(own, _)| *own == id).map(|(_, at)| at)
+}
+
+/// The extended capabilities and their offsets. The list is the device's word: it may point anywhere and run in a circle.
+pub fn extended_all(config: &Config) -> impl Iterator<Item = (u16, usize)> + '_ {
+    let header = |at: usize| config.long(at).filter(|header| !matches!(*header, 0 | u32::MAX));
+    let next = move |at: &usize| Some((header(*at)? >> 20) as usize & 0xffc).filter(|at| *at >= 0x100);
     // Each has 8 bytes at least.
-    for _ in 0..(4096 - 256) / 8 {
-        let header = config.long(at)?;
-        if header == 0 || header == u32::MAX {
-            return None;
-        }
-        if header as u16 == id {
-            return Some(at);
-        }
-        at = (header >> 20) as usize & 0xffc;
-        if at < 0x100 {
-            return None;
-        }
-    }
-    None
+    let places = std::iter::successors(Some(0x100), next).take((4096 - 256) / 8);
+    places.map_while(move |at| Some((header(at)? as u16, at)))
 }
 
 /// What a PCI Express function is (7.5.3.2, Device/Port Type).
@@ -100,6 +98,14 @@ impl<'a> Express<'a> {
     /// Link Capabilities.
     pub fn link_capabilities(&self) -> u32 {
         self.long(0x0c)
+    }
+    /// Whether the data link layer is up (7.5.3.6, 7.5.3.8); `None` for a port that does not report it.
+    pub fn is_data_link_active(&self) -> Option<bool> {
+        (self.link_capabilities() & 1 << 20 != 0).then(|| self.link_status() & 1 << 13 != 0)
+    }
+    /// Whether a device may be plugged in below while the machine runs (7.5.3.2, 7.5.3.9).
+    pub fn is_hot_plug(&self) -> bool {
+        self.word(0x02) & 1 << 8 != 0 && self.long(0x14) & 1 << 6 != 0
     }
     /// Link Status.
     pub fn link_status(&self) -> u16 {
