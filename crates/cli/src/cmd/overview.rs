@@ -213,7 +213,8 @@ fn measurable(ctx: &Ctx, functions: &[Function], is_real: bool) -> Vec<String> {
     let counters: Vec<String> = [(What::PcieRootPort, "root port"), (What::DramChannel, "DRAM channel")]
         .into_iter()
         .map(|(what, word)| (of_kind(what).count(), word))
-        .filter_map(|(count, word)| (count > 0).then(|| counted(count, word)))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| counted(count, word))
         .collect();
     let counters = match counters.is_empty() {
         true => "none; `stat` shows what the kernel counts".to_owned(),
