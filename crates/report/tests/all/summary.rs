@@ -147,8 +147,8 @@ fn made_up_figures_are_said_to_be() {
 
 #[test]
 fn a_median_is_held_against_the_best_published_and_the_floor() {
-    fires(&steady(600, 700, 2000), GOOD, "the median of 600 ns is 1.07 times 560 ns, the best published");
-    fires(&steady(900, 950, 2000), DOUBTFUL, "the median of 900 ns is 1.61 times 560 ns, the best published");
+    fires(&steady(600, 700, 2000), GOOD, "the median of 600 ns is 7 % above the best published figure");
+    fires(&steady(900, 950, 2000), DOUBTFUL, "the median of 900 ns is 61 % above the best published figure");
     is_silent(&steady(900, 950, 2000), GOOD, "best published");
     fires(&steady(150, 160, 2000), DOUBTFUL, "below the wire's floor of 180 ns: invalid");
     is_silent(&steady(600, 700, 2000), DOUBTFUL, "floor");
@@ -166,7 +166,7 @@ fn of_a_path_the_last_hop_is_judged() {
         record.metrics.insert("best_published_ns".to_owned(), Metric::ns(best));
         records.push(record);
     }
-    fires(&records, GOOD, "config-read hop 1: the median of 600 ns is 1.20 times 500 ns, the best published");
+    fires(&records, GOOD, "config-read hop 1: the median of 600 ns is 20 % above the best published figure");
     fires(&records, GOOD, "config-read hop 1: the slowest of 2,000 samples took 600 ns, 1.0 times the median");
     is_silent(&records, GOOD, "the median of 100 ns");
 }
