@@ -65,7 +65,7 @@ pub fn short(records: &[Record], width: usize) -> String {
     if let Some(root) = warnings().find(|warning| warning.hint.contains("as root (")) {
         last.push(format!("to check more: {}", clean(&root.hint)));
     }
-    last.push(paint(Tone::Dim, "--all or --only NAME: what was seen, its effect, what to do, what was not checked"));
+    last.push(paint(Tone::Dim, "--all or --only NAME shows evidence, effect and cure, and what was not checked"));
     let room = SCREEN.saturating_sub(head.len() + last.len());
     let mut found = sections(&Kinds::of(&records, kind), width);
     if found.len() > room {
