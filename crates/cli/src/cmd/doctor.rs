@@ -27,7 +27,7 @@ use silence::Silences;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  pciescope doctor                         everything, on one screen; sudo allows more checks
+  pciescope doctor                         on one screen; sudo allows more
   sudo pciescope doctor 0000:3b:00.0       a function, the bridges above it, and
                                            the machine
   pciescope doctor --watch 60s             also what grows within a minute

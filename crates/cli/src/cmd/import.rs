@@ -29,10 +29,10 @@ Formats (docs/record.md):
                    handler_entry_ns trigger_to_handler_ns entry_to_ack_ns cpu
                    irq
   iomem            four whole numbers a line: timestamp_ns latency_ns cpu bar
-  perf-stat        what perf stat prints, also with -I, -x, -j, -A, -r and
-                   --per-socket and the like, and perf iostat. If the log also
-                   has a report of fio (text, JSON, terse) or a line of bw_mem,
-                   the counters are compared with the bytes that these moved
+  perf-stat        what perf iostat prints, and perf stat, also with -I, -x,
+                   for each socket, core, node or thread, and as JSON. If the
+                   log also has a report of fio (text, JSON, terse) or a line of
+                   bw_mem, counters are compared with the bytes that it moved
   sis8300-threads  parameters and rows that the tool sis8300drv_threads prints")]
 pub struct Args {
     /// The log; `-` is the standard input

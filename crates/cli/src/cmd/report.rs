@@ -32,9 +32,10 @@ Examples:
 
 The extension of a FILE after -o decides what it becomes: .html, .png (the
 first chart of that page), .svg (all charts and heat maps), .md (the answers,
-for issues and wikis), .txt (tables), .csv, .jsonl (all records in one file). For DuckDB, polars and pandas: .parquet has the figures,
-.runs.parquet machine and plan of each run, .findings.parquet what doctor found
-(docs/record.md has queries). CSV, Parquet and JSON lines are written while the
+for issues and wikis), .txt (tables), .csv, .jsonl (all records in one file).
+For DuckDB, polars and pandas: .parquet has the figures, .runs.parquet machine
+and plan of each run, .findings.parquet what doctor found (docs/record.md has
+queries). CSV, Parquet and JSON lines are written while the
 records are read, so they need little memory for files of any size.")]
 pub struct Args {
     /// Record files, as the measurements write them; `-` is the standard input

@@ -350,6 +350,8 @@ mod tests {
         }
         assert!(error.hint().unwrap().contains("bind 0000:01:00.0 --driver pcilat"));
         let locked = machine(Some("nvme"), "none [integrity] confidentiality\n");
+        assert!(auto(&locked, Need::Mmio).unwrap_err().hint().unwrap().contains("needs an IOMMU"));
+        locked.folder("/sys/class/iommu/dmar0");
         assert!(auto(&locked, Need::Mmio).unwrap_err().hint().unwrap().contains("--driver vfio-pci"));
     }
 

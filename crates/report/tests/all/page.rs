@@ -350,7 +350,6 @@ fn paper_has_all_of_it_in_light_and_without_navigation() {
         ".page[hidden] { display: block !important;",
         ".device { break-before: page; }",
         "nav, .keys, .bar label, .bar button, .tip { display: none !important; }",
-        "content: \" (\" attr(href) \")\"",
     ] {
         assert!(print.contains(rule), "{rule}");
     }

@@ -1,15 +1,28 @@
-//! What public reports and their neighbours hold of perf, workloads and histograms (tests/transcripts/reports): the figures
+//! What public reports and their neighbours hold of perf, workloads and histograms (tests/transcripts/reports.txt): the figures
 //! are those of the text, also when other output stands around them; or the refusal says why.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use pciescope_core::{Comparison, Identity};
 use pciescope_report::Error;
 use pciescope_report::import::{self, Imported};
 
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts/reports")
+/// A folder with the texts, which stand in one file: `=== NAME` before each, with `without an end` where the last line has none.
+fn folder() -> &'static Path {
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reports");
+        std::fs::create_dir_all(&folder).unwrap();
+        let all = include_str!("../../../../tests/transcripts/reports.txt").strip_suffix('\n').unwrap();
+        for text in all.split("\n=== ") {
+            let (name, text) = text.trim_start_matches("=== ").split_once('\n').unwrap();
+            let (name, end) = name.strip_suffix(" without an end").map_or((name, "\n"), |name| (name, ""));
+            std::fs::write(folder.join(name), text.to_owned() + end).unwrap();
+        }
+        folder
+    });
+    &FOLDER
 }
 
 fn read(path: &Path, workload: Option<&str>) -> Result<Imported, Error> {
