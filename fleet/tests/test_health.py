@@ -51,7 +51,7 @@ def test_a_problem_counts_once_it_was_seen_so_often_in_a_row(tmp_path: Path) -> 
 def test_the_problem_is_told_in_a_line(tmp_path: Path) -> None:
     code, told = doctor(tmp_path / "state", "host=n1,downtrained", "--after", "1")
     assert code == 1
-    assert told.startswith("pciescope: link-speed 0000:03:00.0: the link of 0000:03:00.0 runs at 16 GT/s")
+    assert told.startswith("pciescope: link-speed 0000:03:00.0: the link of 0000:03:00.0 runs at 16 of 32 GT/s")
     assert told.count("\n") == 1
 
 

@@ -49,7 +49,7 @@ pub enum LabError {
         log: Option<PathBuf>,
     },
     /// The guest did not do in time what it was asked to.
-    #[error("no answer from the guest within {} s while {doing}{}", waited.as_secs(), at(log.as_deref()))]
+    #[error("no answer from the guest within {:.1} s, the time that it had left, while {doing}{}", waited.as_secs_f64(), at(log.as_deref()))]
     Timeout {
         /// What was waited for.
         doing: String,

@@ -235,7 +235,7 @@ fn next(ctx: &Ctx, functions: &[Function], findings: &[Finding], option: &str) -
     let is_sick = findings.iter().any(|one| one.severity > Severity::Note);
     let first = if is_sick { ("doctor", "what is wrong, what to do") } else { ("top", "the traffic, live") };
     let second = match (option, measured(ctx, functions, &PATH).first().and_then(|function| function.bdf)) {
-        ("", Some(bdf)) => (format!("latency path {bdf}"), "the time to each hop of its path"),
+        ("", Some(bdf)) => (format!("latency path {bdf}"), "the time to each hop"),
         ("", None) => ("stat --list".to_owned(), "what can be counted here"),
         _ => ("latency mmio".to_owned(), "the time of a register read"),
     };
