@@ -62,10 +62,11 @@ fn own(root: &Root, bdf: Bdf, config: &Config) -> Option<Link> {
     // A port that reports whether its data link layer is up (7.5.3.6, 7.5.3.8) knows it better than its speed and width;
     // one that does not report it, and has nothing below it, shows the lowest speed without a link.
     let port = Express::of(config).filter(Express::leads_down);
+    let is_empty = || link.speed_gts == NOMINAL_GTS && below(root, bdf).is_none();
     let is_dead = port.is_some_and(|port| match port.is_data_link_active() {
         // A hypervisor may show a speed without the layer.
-        Some(is_active) => !is_active && (link.speed_gts == NOMINAL_GTS || environment::hypervisor(root).is_none()),
-        None => link.speed_gts == NOMINAL_GTS && below(root, bdf).is_none(),
+        Some(is_active) => !is_active && (environment::hypervisor(root).is_none() || is_empty()),
+        None => is_empty(),
     });
     let is_impossible = link.speed_gts == 0.0 || link.width > link.max_width;
     let link = if is_dead || is_impossible { none(link) } else { link };

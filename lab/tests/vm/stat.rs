@@ -424,7 +424,8 @@ fn top_pages(rig: &Rig) {
             starts.iter().zip(ends).map(|(from, to)| TopPage(&output.stdout[*from..to])).collect();
         assert_eq!(pages.len(), 2, "{}", output.stdout);
         let last = &pages[1];
-        assert!(last.line(&below).contains("82574L"), "what is below the port:\n{}", last.0);
+        assert!(last.line(&below).contains(" 2.5 x1 "), "what is below the port, with its link:\n{}", last.0);
+        assert!(last.line(PORT).contains(" 2.5 x"), "a port with a device below it has a link:\n{}", last.0);
         let shown = [
             ("Rx", last.figure(PORT, "RX B/s"), 300e6),
             ("Tx", last.figure(PORT, "TX B/s"), 100e6),
