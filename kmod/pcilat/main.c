@@ -23,7 +23,7 @@ MODULE_PARM_DESC(ring_records, "raw records of 16 bytes that a device's ring hol
 #define PCILAT_RING_MIN		256u
 #define PCILAT_RING_MAX		((u32)BIT(28))
 
-DEFINE_MUTEX(pcilat_devices_lock);	/* pcilat_devices */
+DEFINE_MUTEX(pcilat_devices_lock);	/* pcilat_devices, and chardev.c's pcilat_by_id */
 LIST_HEAD(pcilat_devices);
 
 struct class pcilat_class = {

@@ -167,11 +167,11 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }))
 }
 
-/// What all checks find on a machine, without what is silenced; the worst first.
+/// What all checks find on a machine, without what is silenced, the worst first; and how many could not look everywhere.
 ///
 /// # Errors
 /// A silence file that cannot be understood.
-pub fn findings(ctx: &Ctx, environment: &Environment, functions: &[Function]) -> anyhow::Result<Vec<Finding>> {
+pub fn findings(ctx: &Ctx, environment: &Environment, functions: &[Function]) -> anyhow::Result<(Vec<Finding>, usize)> {
     let silences = Silences::read(ctx, &[], &[] as &[PathBuf])?;
     let subjects = subjects(functions, &[])?;
     let machine = Machine::new(&ctx.root, environment, functions.to_vec());
@@ -180,7 +180,9 @@ pub fn findings(ctx: &Ctx, environment: &Environment, functions: &[Function]) ->
     findings.iter_mut().for_each(|finding| silences.apply(finding));
     findings.retain(|finding| !finding.silenced);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    Ok(findings)
+    let unseen = examined.iter().filter(|one| matches!(one.verdict, Err(Unseen::NotChecked { .. })));
+    let unseen: BTreeSet<&str> = unseen.map(|one| one.check.name).collect();
+    Ok((findings, unseen.len()))
 }
 
 /// A check that looked at nothing: its silence is no good news to one who asked for it.

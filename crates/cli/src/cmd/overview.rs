@@ -46,12 +46,12 @@ pub fn run(backend: &Backend, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if let Some(code) = ctx.stop.exit_code() {
         return Ok(ExitCode::from(code));
     }
-    let findings = findings?;
+    let (findings, unseen) = findings?;
     let option = if matches!(backend, Backend::Fake(_)) { " --backend fake" } else { "" };
     let mut parts = vec![
         ("", heading(&environment)),
         ("Links", links(&functions)),
-        ("Doctor", vec![verdict(&findings)]),
+        ("Doctor", vec![verdict(&findings, unseen)]),
         ("Devices", devices(&environment, &functions)),
         ("Measure", measurable(ctx, &functions, option.is_empty())),
         ("Next", next(ctx, &functions, &findings, option)),
@@ -84,7 +84,8 @@ fn heading(environment: &Environment) -> Vec<String> {
         environment.kernel,
         if environment.hypervisor.is_some() { ", a guest" } else { "" },
     );
-    vec![machine, format!("CPUs {}", summary(&environment.cpus))]
+    let cpus = if environment.cpus.is_empty() { "unknown".to_owned() } else { summary(&environment.cpus) };
+    vec![machine, format!("CPUs {cpus}")]
 }
 
 /// What is called by its device's name, else by what it is.
@@ -122,8 +123,8 @@ fn few(mut lines: Vec<String>, most: usize, word: &str) -> Vec<String> {
     lines
 }
 
-/// How many findings there are, and of which checks.
-fn verdict(findings: &[Finding]) -> String {
+/// How many findings there are, and of which checks. How many checks could not look stands before the long list.
+fn verdict(findings: &[Finding], unseen: usize) -> String {
     let of = |severity: Severity, word: &str| {
         let mut names: Vec<&str> =
             findings.iter().filter(|one| one.severity == severity).map(|one| one.check.as_str()).collect();
@@ -131,9 +132,10 @@ fn verdict(findings: &[Finding]) -> String {
         names.dedup();
         (count > 0).then(|| format!("{} ({})", counted(count, word), names.join(", ")))
     };
-    let parts = [of(Severity::Problem, "problem"), of(Severity::Warning, "warning")];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    if parts.is_empty() { "no problem, no warning".to_owned() } else { parts.join(", ") }
+    let (problems, warnings) = (of(Severity::Problem, "problem"), of(Severity::Warning, "warning"));
+    let fine = (problems.is_none() && warnings.is_none()).then(|| "no problem, no warning".to_owned());
+    let unseen = (unseen > 0).then(|| format!("{unseen} not checked"));
+    [fine, problems, unseen, warnings].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// What a function is to somebody who looks for it, by its base class.
