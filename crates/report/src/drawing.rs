@@ -1,5 +1,9 @@
 //! Rectangles, lines and words: what SVG and PNG have in common.
 
+use std::fmt::Write;
+
+use crate::text::{clean, escape};
+
 /// Which end of a word its position is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
@@ -116,5 +120,58 @@ impl Drawing {
     }
     pub(crate) fn word(&mut self, x: f64, y: f64, anchor: Anchor, is_large: bool, fill: [u8; 3], text: String) {
         self.shapes.push(Shape::Text { x, y, anchor, is_large, fill, text });
+    }
+    /// The elements of its shapes as SVG; `colour` gives the attribute that colours an element's `fill` or `stroke`.
+    pub(crate) fn push_svg(&self, svg: &mut String, colour: &dyn Fn([u8; 3], &str) -> String) {
+        let titled = |title: &Option<String>| {
+            title.as_ref().map(|t| format!("<title>{}</title>", escape(&clean(t)))).unwrap_or_default()
+        };
+        for shape in &self.shapes {
+            // Writing to a String cannot fail.
+            let _ = match shape {
+                Shape::Rect { x, y, w, h, fill, title } => {
+                    let (fill, title) = (colour(*fill, "fill"), titled(title));
+                    writeln!(
+                        svg,
+                        "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{w:.2}\" height=\"{h:.2}\" {fill}>{title}</rect>"
+                    )
+                }
+                Shape::Line { from, to, thickness, fill, title } if from == to => {
+                    let (x1, y1) = from;
+                    let (fill, title, r) = (colour(*fill, "fill"), titled(title), thickness / 2.0);
+                    writeln!(svg, "<circle cx=\"{x1:.2}\" cy=\"{y1:.2}\" r=\"{r:.2}\" {fill}>{title}</circle>")
+                }
+                Shape::Line { from: (x1, y1), to: (x2, y2), thickness, fill, title } => {
+                    let (stroke, title) = (colour(*fill, "stroke"), titled(title));
+                    writeln!(
+                        svg,
+                        "<line x1=\"{x1:.2}\" y1=\"{y1:.2}\" x2=\"{x2:.2}\" y2=\"{y2:.2}\" stroke-width=\"{thickness}\" \
+                         {stroke}>{title}</line>"
+                    )
+                }
+                Shape::Path { points, thickness, fill, title } => {
+                    let (stroke, title) = (colour(*fill, "stroke"), titled(title));
+                    let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+                    writeln!(
+                        svg,
+                        "<polyline points=\"{}\" fill=\"none\" stroke-width=\"{thickness}\" {stroke}>{title}</polyline>",
+                        points.join(" ")
+                    )
+                }
+                Shape::Text { x, y, anchor, is_large, fill, text } => {
+                    let anchor = match anchor {
+                        Anchor::Start => "start",
+                        Anchor::Middle => "middle",
+                        Anchor::End => "end",
+                    };
+                    let size = if *is_large { " font-size=\"15\" font-weight=\"bold\"" } else { "" };
+                    // 0.35 em below the middle line is the baseline; dominant-baseline is not known everywhere.
+                    let y = y + if *is_large { 5.2 } else { 4.1 };
+                    let fill = colour(*fill, "fill");
+                    let text = escape(&clean(text));
+                    writeln!(svg, "<text x=\"{x:.2}\" y=\"{y:.2}\" text-anchor=\"{anchor}\" {fill}{size}>{text}</text>")
+                }
+            };
+        }
     }
 }

@@ -9,8 +9,8 @@ use pciescope_core::{comparison, convert as conversion};
 
 use crate::chart::{Bars, Chart, WIDE};
 use crate::drawing::Drawing;
+use crate::layout::Columns;
 use crate::model::{self, Kind, Section};
-use crate::table::layout::Columns;
 use crate::text::clean;
 
 /// No chart has more bars: the table below has them all.

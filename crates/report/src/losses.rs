@@ -1,38 +1,15 @@
 //! What a section lost, by the table of [`pciescope_core::loss`].
 
-use pciescope_core::loss::{LOSSES, Loss, Of};
-
-use crate::model::Section;
+use crate::model::{LossCount, Section};
 use crate::style::{Tone, paint};
 use crate::text::thousands;
 
 /// What stands in place of losses of which no count is a number.
 pub(crate) const UNKNOWN: &str = "losses not known";
 
-/// A count of a section.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LossCount {
-    pub loss: &'static Loss,
-    /// The sum of the records that know theirs.
-    pub sum: f64,
-    /// Whether all do: a loss that is no number, or below 0, is not known.
-    pub is_known: bool,
-}
-
-/// The losses of a section that any of its records counts. Wrong data are not among them: outputs set these against
-/// the data that were compared.
-pub(crate) fn of<'s>(section: &'s Section) -> &'s [LossCount] {
-    let counted = |loss: &'static Loss| {
-        let (sum, is_known) = section.losses(loss.name)?;
-        Some(LossCount { loss, sum, is_known })
-    };
-    let all = || LOSSES.iter().filter(|loss| loss.of != Of::Data).filter_map(counted).collect();
-    section.asked.losses.get_or_init(all)
-}
-
 /// The sum of what is lost or wrong, and whether all of it is known; `None` where nothing was counted.
 pub(crate) fn total<'s>(sections: impl IntoIterator<Item = &'s Section<'s>>) -> Option<(f64, bool)> {
-    sum(&sections.into_iter().flat_map(of).copied().collect::<Vec<_>>())
+    sum(&sections.into_iter().flat_map(Section::loss_counts).copied().collect::<Vec<_>>())
 }
 
 fn sum(counts: &[LossCount]) -> Option<(f64, bool)> {

@@ -6,15 +6,13 @@ use std::cell::OnceCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use pciescope_core::loss::{LOSSES, Loss, Of};
 use pciescope_core::recording::Total;
 use pciescope_core::text::clean;
 use pciescope_core::traffic::{CountedBy, HardwarePorts};
 use pciescope_core::{
     Cpu, Environment, Failure, Function, Histogram, Method, Plan, Record, Target, Warning, once, readout,
 };
-
-use crate::headline::Headline;
-use crate::losses::LossCount;
 
 /// The records of one run that measured the same thing on the same device by the same method.
 #[derive(Debug, Clone)]
@@ -40,6 +38,28 @@ impl Clone for Asked {
     fn clone(&self) -> Self {
         Asked::default()
     }
+}
+
+/// A count of a section.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LossCount {
+    pub loss: &'static Loss,
+    /// The sum of the records that know theirs.
+    pub sum: f64,
+    /// Whether all do: a loss that is no number, or below 0, is not known.
+    pub is_known: bool,
+}
+
+/// The typical figure of a histogram over the CPUs that measured the same.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Headline {
+    /// The median in nanoseconds.
+    pub(crate) median_ns: f64,
+    /// Whether it is the geometric mean of the medians of several CPUs and vectors. Otherwise it is the median of all
+    /// samples: there is one CPU only, or one of them has too few samples for an interval.
+    pub(crate) is_mean: bool,
+    /// The median of each CPU in nanoseconds, the lowest first. Records without a CPU are in none.
+    pub(crate) by_cpu: Vec<(u32, f64)>,
 }
 
 /// How tests are told apart.
@@ -189,10 +209,20 @@ impl<'a> Section<'a> {
     }
     /// The sum of the losses `name`, where any record has them, and whether all of them are known: a loss that is no
     /// number, or below 0, is not.
-    pub fn losses(&self, name: &str) -> Option<(f64, bool)> {
+    pub(crate) fn losses(&self, name: &str) -> Option<(f64, bool)> {
         let is_known = |total: &Total| total.not_finite == 0 && total.range.0 >= 0.0;
         let all = self.records.iter().filter_map(|record| record.total(name));
         all.map(|total| (total.finite.max(0.0), is_known(&total))).reduce(|a, b| (a.0 + b.0, a.1 && b.1))
+    }
+    /// The losses that any record counts. Wrong data are not among them: outputs set these against the data that were
+    /// compared.
+    pub(crate) fn loss_counts(&self) -> &[LossCount] {
+        let counted = |loss: &'static Loss| {
+            let (sum, is_known) = self.losses(loss.name)?;
+            Some(LossCount { loss, sum, is_known })
+        };
+        let all = || LOSSES.iter().filter(|loss| loss.of != Of::Data).filter_map(counted).collect();
+        self.asked.losses.get_or_init(all)
     }
     /// Smallest and largest of the metric `name`, where any record has it.
     pub fn range(&self, name: &str) -> Option<(f64, f64)> {
@@ -244,6 +274,15 @@ pub fn target_id(record: &Record) -> TargetKey {
 pub fn target_from(key: &TargetKey) -> Target {
     Target { bar: key.0, offset: key.1, width: key.2, hop: key.3, irq: key.4, vector: key.5, ..Target::default() }
 }
+
+/// The label that tells a figure of the lab from one of real hardware.
+pub(crate) const EMULATED: &str = "EMULATED: figures are exits to the emulator, not PCIe";
+
+/// The label of what the fake backend makes up.
+pub const SYNTHETIC: &str = "SYNTHETIC: made up by the fake backend, nothing was measured";
+
+/// The label that tells a rate of the lab from one of real hardware.
+pub(crate) const EMULATED_READOUT: &str = "EMULATED: rates and times are those of an emulated device, not of hardware";
 
 /// Whether a record's figure is that of an emulator.
 pub fn is_emulated(record: &Record) -> bool {

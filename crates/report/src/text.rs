@@ -46,7 +46,7 @@ pub fn figure(value: f64) -> String {
 
 /// Words in lines of so many columns, each behind `indent`.
 pub fn wrapped(words: &str, width: usize, indent: &str) -> Vec<String> {
-    crate::table::layout::wrap(words, width, indent, indent)
+    crate::layout::wrap(words, width, indent, indent)
 }
 
 /// `1 port`, `2,000 ports`.

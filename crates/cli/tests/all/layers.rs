@@ -1,6 +1,7 @@
 //! Imports go one way: ARCHITECTURE.md's table, compared with what cargo knows.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::Command;
 
 /// Each crate of ours with those of ours that it may import.
@@ -75,5 +76,49 @@ fn every_crate_of_the_table_exists() {
     let imports = imports();
     for (krate, _) in LAYERS {
         assert!(imports.contains_key(krate), "{krate} is gone");
+    }
+}
+
+/// The files and folders of a crate's src, each with those that it imports.
+fn imports_within(src: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut open = vec![src.to_owned()];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(path.read_dir().unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let first = path.strip_prefix(src).unwrap().iter().next().unwrap();
+            let own = first.to_str().unwrap().trim_end_matches(".rs").to_owned();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+            // Of `crate::{a, b}` both, of `crate::a::b` the first.
+            let names = code.split("crate::").skip(1).flat_map(|after| match after.strip_prefix('{') {
+                Some(list) => list.split('}').next().unwrap().split(',').collect(),
+                None => vec![after],
+            });
+            let first =
+                |name: &str| name.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap().to_owned();
+            all.entry(own).or_default().extend(names.map(first));
+        }
+    }
+    all
+}
+
+#[test]
+fn no_modules_of_a_crate_import_each_other_in_a_circle() {
+    for name in ["report", "cli", "serve", "catalogue"] {
+        let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
+        let mut left = imports_within(&src);
+        assert!(left.len() > 3, "{name}: {left:?}");
+        // The lowest floor, and then the next one.
+        loop {
+            let names: BTreeSet<String> = left.keys().cloned().collect();
+            left.iter_mut().for_each(|(own, imports)| imports.retain(|import| import != own && names.contains(import)));
+            left.retain(|_, imports| !imports.is_empty());
+            if left.len() == names.len() {
+                break;
+            }
+        }
+        assert!(left.is_empty(), "{name}: in a circle, or above one: {left:?}");
     }
 }

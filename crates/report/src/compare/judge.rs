@@ -10,7 +10,7 @@ use super::key::CellKey;
 use super::rulings::Ruling;
 use super::statistics::Figures;
 use super::{Cell, Criteria, Judgement, Verdict, alarms, doubts};
-use crate::{model, table};
+use crate::model;
 
 /// The cells of a group that both sides have.
 pub type Pairs<'p, 'r> = BTreeMap<&'p CellKey, [&'p SideCell<'r>; 2]>;
@@ -108,9 +108,9 @@ fn both_cells<'r>(left: &Side<'r>, right: &Side<'r>, figure: FigureName<'r>) -> 
 fn unreal(a: &[&Record], b: &[&Record]) -> Option<&'static str> {
     let any = |is: fn(&Record) -> bool| a.iter().chain(b).any(|record| is(record));
     if any(model::is_synthetic) {
-        return Some(table::SYNTHETIC);
+        return Some(model::SYNTHETIC);
     }
-    any(model::is_emulated).then_some(table::EMULATED)
+    any(model::is_emulated).then_some(model::EMULATED)
 }
 
 /// Whether both sides measured one device of the same kind at different addresses: another slot, or another host.

@@ -12,6 +12,7 @@ mod json;
 mod judge;
 mod key;
 mod limit;
+pub(crate) mod medians;
 mod render;
 mod rulings;
 mod statistics;

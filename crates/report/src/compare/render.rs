@@ -8,8 +8,8 @@ use super::dist::CORRELATION;
 use super::key::Better;
 use super::statistics::TESTED;
 use super::{ALPHA, Cell, CellKey, Judgement, Need, Ruling, Shape, Shift, Verdict, tally};
+use crate::layout::{Column, Left, Right, Rows, wrap};
 use crate::style::{Tone, paint};
-use crate::table::layout::{Column, Left, Right, Rows, wrap};
 use crate::text::{clean, counted, duration, figure, rate, thousands};
 
 /// How many cells of single CPUs are shown where not all are wanted.

@@ -9,9 +9,9 @@ use super::dist::{self, CORRELATION, Dist};
 use super::interval::{Estimate, SideFigure, batch_error, batch_means, quantile};
 use super::key::CellKey;
 use super::limit::{Limit, parse_percentile};
+use super::medians;
 use super::values::grain;
 use super::{ALPHA, Cell, Criteria, Need, Shape, Shift, Verdict};
-use crate::headline;
 
 /// Quantiles that a verdict is made of, with their names.
 pub const TESTED: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
@@ -94,7 +94,7 @@ impl Figures {
         });
         for (name, share) in statistics(&criteria.limits) {
             let of_cells =
-                if share == Some(0.5) { parts.each_ref().map(|cells| headline::of_runs(cells)) } else { [None, None] };
+                if share == Some(0.5) { parts.each_ref().map(|cells| medians::of_runs(cells)) } else { [None, None] };
             if let [Some(a), Some(b)] = of_cells {
                 let of_cells = [a, b];
                 let of_runs = of_cells.each_ref().map(|side| side.iter().map(SideFigure::value).collect::<Vec<_>>());

@@ -11,8 +11,8 @@ use super::cells::Cells;
 use super::dist::CORRELATION;
 use super::interval::quantile;
 use super::key::{CellKey, RATIO, is_compared, is_loss};
+use crate::counters::is_amount;
 use crate::model::{self, Kind};
-use crate::table::counters::is_amount;
 
 /// A value of a figure at a point of time.
 pub struct Value<'r> {

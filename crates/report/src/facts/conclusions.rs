@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use pciescope_core::{Bdf, Function, Record, once};
 
 use super::{Fact, convert, counters, doctor, latency, readout, verify};
+use crate::layout::wrap;
 use crate::model::{self, Kind, Section};
 use crate::style::Tone;
-use crate::table::layout::wrap;
 use crate::text::{clean, counted};
 
 /// How many sentences a list has before it says how many more there are.

@@ -8,9 +8,9 @@ use pciescope_core::Kernel;
 
 use super::conclusions::{Conclusions, Place, are, largest, quoted};
 use super::{Fact, Facts};
+use crate::layout::{Align, Columns};
 use crate::model::{Section, metric};
 use crate::style::{Tone, paint};
-use crate::table::layout::{Align, Columns};
 use crate::text::{clean, counted, thousands};
 
 pub(super) fn facts(section: &Section) -> Facts {

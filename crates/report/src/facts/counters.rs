@@ -9,11 +9,11 @@ use pciescope_core::{Bdf, Instance, Record, traffic};
 use super::conclusions::{Conclusions, Place, are, labelled, largest};
 use super::rules::BUSY;
 use super::{Fact, Facts, WIDTH};
+use crate::counters::{CHANNEL, PORT, Row, others, rows, states};
 use crate::figures::counters::{MEMORY, TRAFFIC, memory_of, sources};
+use crate::layout::{Columns, Left, Right, Rows};
 use crate::model::{self, Section, source_name};
 use crate::style::{Tone, paint};
-use crate::table::counters::{CHANNEL, PORT, Row, others, rows, states};
-use crate::table::layout::{Columns, Left, Right, Rows};
 use crate::text::{clean, counted, cut, figure, first_of, rate, thousands};
 
 /// Rows below a heading before it is written again.

@@ -8,13 +8,10 @@ use pciescope_core::{Bdf, Histogram, Record};
 use super::conclusions::{Conclusions, Place, largest, quoted, who};
 use super::rules::{FAR_FROM_BEST, FEW_SAMPLES, LONG_TAIL, UNEVEN_NODES};
 use super::{Fact, Facts};
-use crate::headline::Headline;
-use crate::losses::{self, LossCount};
-use crate::model::{self, Kind, Section, cpu_of, target_of};
+use crate::layout::{Columns, Left, Right, Rows, bar_of, ends};
+use crate::losses;
+use crate::model::{self, Headline, Kind, LossCount, Section, cpu_of, target_of};
 use crate::style::{Tone, paint};
-use crate::table::ends;
-use crate::table::latency::with_steps;
-use crate::table::layout::{Columns, Left, Right, Rows, bar_of};
 use crate::text::{clean, counted, duration, figure, range, target_key, thousands, us};
 
 /// A table of more rows than this has its ends only.
@@ -143,7 +140,7 @@ fn figures(section: &Section, headline: Option<&Headline>) -> Vec<String> {
     let figure = |name: &str, ns: Option<f64>| ns.map(|ns| format!("{name} {}", duration(ns)));
     let median = figure("median", headline.map(|headline| headline.median_ns));
     let rest = [figure("p99", all.percentile_ns(99.0)), figure("worst", all.max_ns())].into_iter().flatten();
-    let lost = losses::painted(losses::of(section));
+    let lost = losses::painted(section.loss_counts());
     let joined =
         |parts: Vec<String>| if parts.is_empty() { "nothing was measured".to_owned() } else { parts.join(", ") };
     let by_cpu = headline.and_then(|headline| Some((headline.by_cpu.as_slice(), by_cpu(headline)?)));
@@ -368,7 +365,7 @@ pub(super) fn lost(out: &mut Conclusions, sections: &[Section]) {
         if losses::total([section]) == Some((0.0, true)) && of > 0 {
             whole.push((number, format!("{} {}", who(section), quoted(section.test())), of));
         }
-        for count in losses::of(section).iter().filter(|count| count.sum > 0.0) {
+        for count in section.loss_counts().iter().filter(|count| count.sum > 0.0) {
             one_loss(out, number, section, count, of);
         }
     }
@@ -471,4 +468,13 @@ fn nodes(out: &mut Conclusions, number: usize, section: &Section, subject: &str)
             ),
         );
     }
+}
+
+/// Medians from hop to hop, each with by how much it lies above the one before, in us.
+pub(crate) fn with_steps(medians: impl Iterator<Item = Option<f64>>) -> impl Iterator<Item = (Option<f64>, String)> {
+    let mut above = None;
+    medians.map(move |median| {
+        let known = std::mem::replace(&mut above, median).zip(median);
+        (median, known.map_or("-".to_owned(), |(above, median): (f64, f64)| format!("{:+.3}", (median - above) / 1e3)))
+    })
 }

@@ -9,22 +9,29 @@ pub(crate) mod latency;
 mod readout;
 mod repeats;
 mod rules;
-mod verify;
+pub(crate) mod verify;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 pub use self::conclusions::{Conclusions, Place, Statement, conclude, text};
 pub use self::counters::Intervals;
-pub use self::repeats::repeats;
+pub(crate) use self::repeats::repeats;
 pub use self::rules::rules;
-use crate::model::{self, Kind, Section};
+use crate::layout::{Columns, Left, Right, Rows};
+use crate::model::{self, EMULATED, EMULATED_READOUT, Kind, SYNTHETIC, Section};
 use crate::style::{Tone, paint};
-use crate::table;
-use crate::table::layout::Columns;
-use crate::text::{clean, test_title, thousands};
+use crate::text::{clean, figure, test_title, thousands};
 
 /// The columns of a terminal that every line fits into.
 pub(crate) const WIDTH: usize = 80;
+
+/// Figures that say whether the measured ones are plausible: metric, words, remark.
+pub(crate) const REFERENCES: [(&str, &str, &str); 4] = [
+    ("floor_wire_ns", "wire's floor", "serialisation and flight alone; silicon adds to it"),
+    ("best_published_ns", "best published", "for as many hops; docs/method.md"),
+    ("mmio_read_median_ns", "register read", "median from the same CPU in the same run"),
+    ("parent_config_rtt_ns", "parent bridge", "configuration read of the bridge above"),
+];
 
 /// A figure of the page's first screen.
 pub(crate) struct Fact {
@@ -74,14 +81,14 @@ impl Facts {
     /// Adds what tells figures of the lab and of the fake backend from those of hardware.
     fn mark(&mut self, is_synthetic: bool, is_emulated: bool, emulated: &str) {
         if is_synthetic {
-            self.lines.push(paint(Tone::Doubt, table::SYNTHETIC));
+            self.lines.push(paint(Tone::Doubt, SYNTHETIC));
         } else if is_emulated {
             self.lines.push(paint(Tone::Doubt, emulated));
         }
     }
     fn mark_section(&mut self, section: &Section) {
         let is_readout = model::kind(section.test()) == Kind::Readout;
-        let emulated = if is_readout { table::EMULATED_READOUT } else { table::EMULATED };
+        let emulated = if is_readout { EMULATED_READOUT } else { EMULATED };
         self.mark(section.is_synthetic(), section.is_emulated(), emulated);
     }
 }
@@ -122,6 +129,46 @@ fn other(section: &Section) -> Facts {
         facts.lines.push(format!("{} samples", thousands(samples)));
     }
     facts.mark_section(section);
-    facts.table = table::plain_figures(section);
+    facts.table = figures_by_name(section);
     facts
+}
+
+/// The end of an interval of an imported `perf stat -I`.
+const INTERVAL_END: &str = "interval_end_ns";
+
+/// A value and its unit.
+type Amount<'a> = (f64, &'a str);
+
+/// The figures by name; `None` where there is none.
+pub(crate) fn figures_by_name(section: &Section) -> Option<Columns> {
+    let mut figures: BTreeMap<(String, Option<u32>, Option<String>), Vec<Amount>> = BTreeMap::new();
+    for record in &section.records {
+        // The ends of intervals are no figures to be averaged.
+        for (name, metric) in record.metrics.iter().filter(|(name, _)| *name != INTERVAL_END) {
+            let place = record.target.as_ref().and_then(|target| target.name.as_deref()).map(clean);
+            let key = (clean(name), record.cpu.as_ref().map(|c| c.cpu), place);
+            figures.entry(key).or_default().push((metric.value, &metric.unit));
+        }
+    }
+    if figures.is_empty() {
+        return None;
+    }
+    // Several records of one figure are its intervals: the sum of counts, the mean of anything else.
+    let is_count = |values: &[Amount]| matches!(values[0].1, "1" | "bytes");
+    let value = |values: &[Amount]| {
+        let sum: f64 = values.iter().map(|v| v.0).sum();
+        if is_count(values) { sum } else { sum / values.len() as f64 }
+    };
+    let columns = Rows::of(&figures).columns(&[
+        ("CPU", 4, Right, &|((_, cpu, _), _)| cpu.map_or("-".to_owned(), |cpu| cpu.to_string())),
+        ("Place", 5, Left, &|((.., place), _)| place.clone().unwrap_or_else(|| "-".to_owned())),
+        ("Value", 14, Right, &|(_, values)| figure(value(values))),
+        ("Unit", 8, Left, &|(_, values)| {
+            let mean = if values.len() > 1 && !is_count(values) { " mean" } else { "" };
+            clean(values[0].1) + mean
+        }),
+        ("Records", 7, Right, &|(_, values)| values.len().to_string()),
+        ("Name", 4, Left, &|((name, ..), _)| name.clone()),
+    ]);
+    Some(columns.without_empty())
 }

@@ -8,11 +8,11 @@ use pciescope_core::{Record, readout};
 use super::conclusions::{Conclusions, Place, labelled, largest, quoted};
 use super::rules::{FAST, SLOW, UNSTEADY};
 use super::{Fact, Facts};
-use crate::losses::{self, LossCount};
-use crate::model::{Section, metric};
+use crate::layout::{Columns, Left, Right, Rows};
+use crate::losses;
+use crate::model::{LossCount, Section, metric};
 use crate::readout::{Functions, Group, Row, cell, groups, megabytes, millions};
 use crate::style::{Tone, paint};
-use crate::table::layout::{Columns, Left, Right, Rows};
 use crate::text::{clean, counted, cut, duration, figure, rate as rate_of, thousands};
 
 /// The most rows of the table.
@@ -140,7 +140,7 @@ fn state(rows: &[(&Group, Row)], section: &Section) -> String {
         }
         _ => "no data was compared".to_owned(),
     };
-    match losses::painted(losses::of(section)) {
+    match losses::painted(section.loss_counts()) {
         Some(lost) => format!("{data}; {lost}"),
         None => data,
     }
@@ -228,7 +228,7 @@ pub(super) fn conclude(out: &mut Conclusions, number: usize, section: &Section) 
             format!("{}: no byte was compared, so nothing is known of their being right.", who_reads(&rows)),
         );
     }
-    for LossCount { loss, sum, .. } in losses::of(section).iter().filter(|count| count.sum > 0.0) {
+    for LossCount { loss, sum, .. } in section.loss_counts().iter().filter(|count| count.sum > 0.0) {
         let most = largest(&rows, loss.name);
         let from = most.map(|(_, record)| format!(", most at {}", device(record))).unwrap_or_default();
         let rank = if loss.is_failure() { 2 } else { 5 };

@@ -6,15 +6,13 @@ use pciescope_core::{Metric, Record};
 
 use super::Facts;
 use super::counters::{View, below, value};
+use crate::counters::{CHANNEL, INTERRUPTS, Id, PORT, Row, rows};
+use crate::layout::{Left, Right, Rows};
 use crate::model;
-use crate::print::terminal;
-use crate::table::counters::{CHANNEL, INTERRUPTS, Id, PORT, Row, rows};
-use crate::table::layout::{Left, Right, Rows};
 use crate::text::{clean, counted, figure};
 
-/// Mean and spread of the runs of one command, each a run of the records, in the order of their first records. Ends with a
-/// newline.
-pub fn repeats(records: &[Record]) -> String {
+/// Mean and spread of the runs of one command, each a run of the records, in the order of their first records.
+pub(crate) fn repeats(records: &[Record]) -> Facts {
     let mut runs: Vec<(&str, Vec<&Record>)> = Vec::new();
     for record in records.iter().filter(|record| record.instance.is_some()) {
         match runs.iter_mut().find(|(run, _)| **run == *record.run) {
@@ -72,7 +70,7 @@ pub fn repeats(records: &[Record]) -> String {
     if figures.values().any(|figure| !figure.3.is_empty()) {
         facts.lines.push(">= marks a lower bound: kernel accounting, or a counter that reached its end".to_owned());
     }
-    facts.mark(is_synthetic, is_emulated, crate::table::EMULATED);
+    facts.mark(is_synthetic, is_emulated, model::EMULATED);
     let rows = order.iter().filter_map(|key| {
         let (name, unit, values, mark) = figures.get(key)?;
         let is_quiet = values.iter().all(|value| *value == 0.0);
@@ -92,7 +90,7 @@ pub fn repeats(records: &[Record]) -> String {
         ("What", 4, Left, &|(name, ..)| (*name).clone()),
     ]);
     facts.table = (!columns.rows().is_empty()).then_some(columns);
-    terminal::text(&facts)
+    facts
 }
 
 /// The words of a figure, its unit, its values, one for each run in which it has one, and the mark of a lower bound.

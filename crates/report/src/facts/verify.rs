@@ -4,10 +4,9 @@ use pciescope_core::Comparison;
 
 use super::conclusions::{Conclusions, Place, quoted};
 use super::{Fact, Facts};
+use crate::layout::{Left, Right, Rows};
 use crate::model::Section;
 use crate::style::{Tone, paint};
-use crate::table::layout::{Left, Right, Rows};
-use crate::table::verify::{error, verdict};
 use crate::text::{clean, counted};
 
 pub(super) fn facts(section: &Section) -> Facts {
@@ -99,4 +98,19 @@ pub(super) fn conclude(out: &mut Conclusions, number: usize, section: &Section) 
             format!("{} of a counter with known traffic without a tolerance: no verdict.", counted(open, "comparison")),
         );
     }
+}
+
+/// The error in percent, with its sign.
+pub(crate) fn error(row: &Comparison) -> String {
+    row.error_percent().map_or("-".to_owned(), |error| format!("{error:+.3}"))
+}
+
+/// Whether the error is allowed, in a word.
+pub(crate) fn verdict(row: &Comparison) -> String {
+    match row.is_right() {
+        Some(true) => "right",
+        Some(false) => "WRONG",
+        None => "-",
+    }
+    .to_owned()
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, number};
+use crate::layout::{Left, Right, Rows};
 use crate::model::{Section, metric};
-use crate::table::layout::{Left, Right, Rows};
 use crate::text::{clean, thousands};
 
 /// A chart for each number of samples.

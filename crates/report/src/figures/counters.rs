@@ -8,8 +8,8 @@ use pciescope_core::{Record, joined, traffic};
 
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, Chart, Times, TimesLine, number};
+use crate::layout::{Columns, Left, Right, Rows};
 use crate::model::{self, Section, source_name};
-use crate::table::layout::{Columns, Left, Right, Rows};
 use crate::text::{counted, figure};
 
 /// Upper limit of the busiest with a line of their own; the others are added up.

@@ -7,9 +7,9 @@ use pciescope_core::{HotSpot, once};
 
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, Chart, Lines, Point, number};
+use crate::layout::{Align, Columns, Left, Right, Rows};
 use crate::model::Section;
 use crate::readout::{Functions, Group, MOST_SPOTS, READS, Row, STAGES, cell, groups, megabytes, millions};
-use crate::table::layout::{Align, Columns, Left, Right, Rows};
 use crate::text::{clean, counted};
 
 /// The figures of a section.

@@ -4,8 +4,8 @@ use pciescope_core::Comparison;
 
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars};
+use crate::layout::{Left, Right, Rows};
 use crate::model::Section;
-use crate::table::layout::{Left, Right, Rows};
 use crate::text::clean;
 
 /// One chart with a bar for each comparison.

@@ -7,7 +7,6 @@ use crate::drawing::{BLACK, Drawing, GREY};
 use crate::figures::Figure;
 use crate::model::{self, Kind, Section};
 use crate::readout::groups;
-use crate::svg;
 
 /// The style of charts.
 pub const CSS: &str = include_str!("charts.css");
@@ -84,7 +83,7 @@ pub fn draw(page: &mut String, drawing: &Drawing, name: &str, class_name: &str) 
         "<svg class=\"{class_name}\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" role=\"img\" aria-label=\"{}\">\n",
         super::safe(name)
     );
-    svg::shapes(page, drawing, &class);
+    drawing.push_svg(page, &class);
     page.push_str("</svg>\n");
 }
 

@@ -12,9 +12,9 @@ use pciescope_core::{Cpu, Histogram};
 use super::{charts, first};
 use crate::bins::{RESOLUTIONS, bins};
 use crate::chart::Curves;
+use crate::facts::REFERENCES;
 use crate::heat::{self, CpuGroup, Places};
 use crate::model::{self, Kind, Section, target_id};
-use crate::table::REFERENCES;
 
 /// How many bins all histograms of a page may have together before they are made coarser.
 const MOST_BINS: usize = 30_000;

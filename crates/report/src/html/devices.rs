@@ -7,10 +7,10 @@ use pciescope_core::{Bdf, Finding, Function, Metric, Record, Severity};
 use super::{safe, write_stacked, write_table};
 use crate::facts::doctor::Kinds;
 use crate::facts::latency::{headline, main_samples};
+use crate::layout::{Left, Right, Rows};
 use crate::losses;
 use crate::model::{self, Asked, Host, Kind, Section};
 use crate::readout::{Row, cell, millions};
-use crate::table::layout::{Left, Right, Rows};
 use crate::text::{duration, figure, thousands};
 
 /// A function, or a device node of which no function is known.
@@ -396,7 +396,7 @@ pub fn all_findings(page: &mut String, section: &Section) {
         [first, second, rest @ ..] => format!("{first}, {second} and {} more", rest.len()),
         [one] => one.clone(),
     };
-    let kinds = Kinds::of(&section.records, crate::table::doctor::kind);
+    let kinds = Kinds::of(&section.records, crate::facts::doctor::kind);
     let named: Vec<(String, &Finding)> = kinds.0.iter().map(|kind| (about(&kind.places), kind.finding)).collect();
     if named.is_empty() {
         page.push_str("<p class=\"line\">Nothing was found.</p>\n");

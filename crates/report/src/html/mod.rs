@@ -21,8 +21,8 @@ use pciescope_core::{Record, once};
 use self::devices::Device;
 use crate::facts;
 use crate::figures;
+use crate::layout::{Align, Columns};
 use crate::model::{self, Kind, Section};
-use crate::table::layout::{Align, Columns};
 use crate::table::{self, Block};
 use crate::text::{clean, device_name, escape, test_title, thousands};
 
@@ -244,7 +244,7 @@ fn head(page: &mut String, records: &[Record], sections: &[Section], title: &str
         );
     }
     if sections.iter().any(Section::is_synthetic) {
-        *page += &format!("<p class=\"emulated\">{}</p>\n", safe(table::SYNTHETIC));
+        *page += &format!("<p class=\"emulated\">{}</p>\n", safe(model::SYNTHETIC));
     }
 }
 

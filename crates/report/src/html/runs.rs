@@ -10,8 +10,7 @@ use pciescope_core::Histogram;
 use super::{charts, first, safe};
 use crate::chart::{Chart, Curves};
 use crate::compare::cells::{Side, SideCell, Values};
-use crate::compare::{self, Cell, CellKey, Shift, Verdict};
-use crate::headline;
+use crate::compare::{self, Cell, CellKey, Shift, Verdict, medians};
 use crate::model::{self, Host};
 use crate::text::{clean, duration};
 
@@ -198,7 +197,7 @@ impl Pooled {
                 own.values.extend(&run.values);
             }
         }
-        own.median = headline::of_cells(&cells).or_else(|| own.histogram.median_ns());
+        own.median = medians::of_cells(&cells).or_else(|| own.histogram.median_ns());
         own
     }
 }

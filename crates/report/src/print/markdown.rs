@@ -7,8 +7,8 @@ use pciescope_core::Record;
 use std::fmt::Write as _;
 
 use super::terminal;
+use crate::layout::{Align, Columns};
 use crate::style::without_colours;
-use crate::table::layout::{Align, Columns};
 use crate::{facts, model};
 
 /// The records as Markdown: a heading, the answer's lines as a list and a table for each measurement, then warnings and

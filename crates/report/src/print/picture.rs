@@ -6,9 +6,9 @@ use crate::chart::FULL;
 use crate::drawing::{Anchor, BLACK, CHARACTER, Drawing, GREY, Shape};
 use crate::heat::{self, HeatMap, colour, ink, share};
 use crate::html::first;
-use crate::table::layout::wrap;
+use crate::layout::wrap;
 use crate::text::{clean, duration};
-use crate::{figures, model, table};
+use crate::{figures, model};
 
 const MARGIN: f64 = 16.0;
 const NO_VALUE: [u8; 3] = [225, 225, 228];
@@ -55,9 +55,9 @@ pub fn first(records: &[Record]) -> Option<Drawing> {
     let label = if let [label] = labels.as_slice() { format!(" ({})", clean(label)) } else { String::new() };
     say(&format!("{heading}{label}"), true, BLACK);
     if records.iter().any(model::is_synthetic) {
-        say(table::SYNTHETIC, false, BLACK);
+        say(model::SYNTHETIC, false, BLACK);
     } else if records.iter().any(model::is_emulated) {
-        say(table::EMULATED, false, BLACK);
+        say(model::EMULATED, false, BLACK);
     }
     say(&note, false, GREY);
     let top = drawing.height + 8.0;

@@ -6,12 +6,12 @@
 
 use pciescope_core::Record;
 
+pub use crate::facts::Intervals;
 pub use crate::facts::doctor::{short as doctor_short, text as doctor};
 use crate::facts::{self, Facts, WIDTH};
-pub use crate::facts::{Intervals, repeats};
+use crate::layout::wrap;
 use crate::model;
 use crate::style::{Tone, paint, without_colours};
-use crate::table::layout::wrap;
 use crate::text::{clean, counted};
 
 /// Upper limit of warnings that stand in full.
@@ -29,6 +29,11 @@ pub fn render(records: &[Record]) -> String {
 /// [`render`] without the errors: of a run that has just ended the program says them itself.
 pub fn answer(records: &[Record]) -> String {
     of_sections(records) + &warnings(records)
+}
+
+/// Mean and spread of the runs of one command. Ends with a newline.
+pub fn repeats(records: &[Record]) -> String {
+    text(&facts::repeats(records))
 }
 
 fn of_sections(records: &[Record]) -> String {
@@ -54,7 +59,7 @@ pub fn brief(records: &[Record], most: usize) -> Vec<String> {
     lines
 }
 
-pub(crate) fn text(facts: &Facts) -> String {
+fn text(facts: &Facts) -> String {
     let titles = wrap(&facts.title, WIDTH, "", "  ").into_iter().map(|line| paint(Tone::Strong, &line));
     let mut text: String = titles.chain(facts.lines.iter().flat_map(|line| broken(line))).map(|l| l + "\n").collect();
     if let Some(table) = &facts.table {

@@ -5,8 +5,8 @@ use pciescope_core::Histogram;
 use pciescope_core::Record;
 use pciescope_core::outcome::TRIGGER_TO_HANDLER;
 
-use super::layout::{Right, Rows};
-use super::{Page, ends, summary};
+use super::{Page, summary};
+use crate::layout::{Right, Rows, ends};
 use crate::model::{Section, cpu_of, target_id};
 use crate::text::{device_name, us};
 

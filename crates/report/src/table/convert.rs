@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pciescope_core::{Kernel, Record};
 
 use super::Page;
-use super::layout::{Columns, Left, Right, Rows};
+use crate::layout::{Columns, Left, Right, Rows};
 use crate::model::Section;
 use crate::text::{clean, thousands};
 

@@ -3,22 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Bdf, Ended, Finding, Record, Severity};
+use pciescope_core::{Finding, Record, Severity};
 
-use super::layout::wrap;
 use super::{Block, Page, WIDTH};
+use crate::facts::doctor::{SAME, TEST, in_full, kind, not_checked_lines, silenced_lines, summary_lines};
+use crate::layout::wrap;
 use crate::model::Section;
 use crate::text::{self, clean, path};
-
-/// The test of the records of `doctor`.
-pub(crate) const TEST: &str = "doctor";
-/// The code of a warning that says what was not checked; its text begins with the check's name.
-pub(crate) const NOT_CHECKED: &str = "not-checked";
-/// The metric of the machine's record that says how many checks there were.
-const CHECKS: &str = "checks";
-
-/// From so many functions on with the same finding only the first is shown in full.
-const SAME: usize = 3;
 
 pub(super) fn heading(out: &mut Page, section: &Section) {
     out.blocks.push(Block::Section(format!("{}, {}", text::test_title(TEST), clean(&section.first().time))));
@@ -108,13 +99,6 @@ fn title(record: &Record) -> String {
     clean(&format!("{}: {}{driver}", path(&place), device.name))
 }
 
-/// What makes findings of several functions the same: all but addresses.
-pub(crate) fn kind(finding: &Finding) -> (String, Severity, String) {
-    let is_address = |word: &&str| word.trim_end_matches([',', ';', ':']).parse::<Bdf>().is_ok();
-    let words: Vec<&str> = finding.text.split(' ').filter(|word| !is_address(word)).collect();
-    (finding.check.clone(), finding.severity, words.join(" "))
-}
-
 /// The functions of each kind of finding that is not silenced.
 fn alike(records: &[&Record]) -> BTreeMap<(String, Severity, String), Vec<String>> {
     let mut all: BTreeMap<_, Vec<String>> = BTreeMap::new();
@@ -137,138 +121,6 @@ fn one(pieces: &mut Vec<Piece>, finding: &Finding, same: &[String], width: usize
     let others: Vec<&str> = same.iter().map(String::as_str).filter(|bdf| *bdf != own).collect();
     let others = if same.len() > SAME { others.join(", ") } else { String::new() };
     pieces.extend(in_full(finding, ("also at", &others), width).into_iter().map(Piece::Line));
-}
-
-/// What was found, what was seen, its effect and what to do; then the functions `at` which it was, where they are given.
-pub(crate) fn in_full(finding: &Finding, at: (&str, &str), width: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut put = |label: &str, text: &str| {
-        let (first, next) = (format!("   {label:<8}"), " ".repeat(11));
-        lines.extend(wrap(&clean(text), width, &first, &next));
-    };
-    put("", &finding.text);
-    for (number, seen) in finding.evidence.iter().enumerate() {
-        let value = if seen.value.trim().is_empty() { "(empty)" } else { &seen.value };
-        put(if number == 0 { "seen" } else { "" }, &format!("{}: {value}", seen.source));
-    }
-    put("effect", &finding.consequence);
-    put("do", &finding.remedy);
-    if !at.1.is_empty() {
-        put(at.0, at.1);
-    }
-    lines
-}
-
-fn at(finding: &Finding) -> String {
-    finding.bdf.map(|bdf| format!("@{bdf}")).unwrap_or_default()
-}
-
-/// What was silenced, and by whom and why. Empty where nothing was.
-pub(crate) fn silenced_lines(records: &[&Record], width: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    for finding in records.iter().flat_map(|record| &record.findings).filter(|finding| finding.silenced) {
-        // Whoever silenced it left the reason as the last evidence.
-        let why = finding.evidence.last().map(|seen| format!(" ({}: {})", seen.source, seen.value)).unwrap_or_default();
-        let line = clean(&format!("{}{}{why}", finding.check, at(finding)));
-        lines.extend(wrap(&line, width, "   ", "     "));
-    }
-    lines
-}
-
-/// The checks that could not look, with how often, by why and what to do. Empty where all could.
-pub(crate) fn not_checked_lines(records: &[&Record], width: usize) -> Vec<String> {
-    // By why and what to do: the checks, and where.
-    type Unchecked<'r> = (BTreeSet<&'r str>, BTreeSet<String>);
-    let mut reasons: BTreeMap<(&str, &str), Unchecked> = BTreeMap::new();
-    for record in records {
-        for (check, why, hint) in unchecked(record) {
-            let (checks, places) = reasons.entry((why, hint)).or_default();
-            checks.insert(check);
-            places.extend(record.device.as_ref().and_then(|device| device.bdf).map(|bdf| bdf.to_string()));
-        }
-    }
-    let mut lines = Vec::new();
-    for ((why, hint), (checks, places)) in reasons {
-        let names: Vec<&str> = checks.into_iter().collect();
-        let at = match places.len() {
-            0 => String::new(),
-            1..=SAME => format!(" at {}", places.into_iter().collect::<Vec<_>>().join(", ")),
-            many => format!(" at {many} functions"),
-        };
-        let line = clean(&format!("{}{at}: {why}", names.join(", ")));
-        lines.extend(wrap(&line, width, "?  ", "   "));
-        lines.extend(wrap(&clean(hint), width, "   do      ", &" ".repeat(11)));
-    }
-    lines
-}
-
-/// Check, reason and remedy of what a record says was not checked.
-fn unchecked(record: &Record) -> impl Iterator<Item = (&str, &str, &str)> {
-    let warnings = record.warnings.iter().filter(|warning| warning.code == NOT_CHECKED);
-    warnings.map(|warning| {
-        let (check, why) = warning.text.split_once(": ").unwrap_or((&warning.text, ""));
-        (check, why, warning.hint.as_str())
-    })
-}
-
-/// The summary: what was found, then how the other checks ended.
-pub(crate) fn summary_lines(records: &[&Record], width: usize) -> Vec<String> {
-    let summary = summary(records);
-    let (found, others) = summary.split_once("; ").unwrap_or((&summary, ""));
-    let mut lines = wrap(found, width, "", "  ");
-    lines.extend(wrap(others, width, "  ", "  ").into_iter().filter(|line| !line.trim().is_empty()));
-    lines
-}
-
-/// `54 checks of 8 functions and the machine: 1 problem, no warning, 2 notes, 1 silenced; 40 fine, 3 not checked`.
-pub(crate) fn summary(records: &[&Record]) -> String {
-    let functions = records.iter().filter(|record| record.device.is_some()).count();
-    let checks = records.iter().find_map(|record| record.metrics.get(CHECKS)).map_or(0.0, |metric| metric.value);
-    let findings = || records.iter().flat_map(|record| &record.findings);
-    let count = |severity| findings().filter(|finding| !finding.silenced && finding.severity == severity).count();
-    let silenced = findings().filter(|finding| finding.silenced).count();
-    let unchecked: BTreeSet<&str> =
-        records.iter().flat_map(|record| unchecked(record)).map(|(check, ..)| check).collect();
-    let idle = for_nothing(records);
-    let number = |count: usize, noun: &str| match count {
-        0 => format!("no {noun}"),
-        1 => format!("1 {noun}"),
-        many => format!("{many} {noun}s"),
-    };
-    let mut parts = vec![
-        number(count(Severity::Problem), "problem"),
-        number(count(Severity::Warning), "warning"),
-        number(count(Severity::Note), "note"),
-    ];
-    if silenced > 0 {
-        parts.push(format!("{silenced} silenced"));
-    }
-    let others =
-        [(fine(records, &unchecked), "fine"), (unchecked.len(), "not checked"), (idle, "with nothing to look at")];
-    let others = others.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
-    let others = others.collect::<Vec<_>>().join(", ");
-    let what = match functions {
-        0 => "the machine".to_owned(),
-        many => format!("{} and the machine", number(many, "function")),
-    };
-    let others = if others.is_empty() { others } else { format!("; {others}") };
-    format!("{} of {what}: {}{others}", number(checks as usize, "check"), parts.join(", "))
-}
-
-/// How many checks looked, found nothing, and could look everywhere.
-fn fine(records: &[&Record], unchecked: &BTreeSet<&str>) -> usize {
-    let all = || records.iter().flat_map(|record| &record.checks);
-    let of = |ended| all().filter(move |one| one.ended == ended).map(|one| one.check.as_str()).collect::<BTreeSet<_>>();
-    of(Ended::Fine).difference(&of(Ended::Found)).filter(|check| !unchecked.contains(*check)).count()
-}
-
-/// How many checks are for nothing that is here.
-fn for_nothing(records: &[&Record]) -> usize {
-    let all = || records.iter().flat_map(|record| &record.checks);
-    let is_idle = |ended| ended == Ended::NotApplicable;
-    let idle: BTreeSet<&str> = all().filter(|one| is_idle(one.ended)).map(|one| one.check.as_str()).collect();
-    let busy: BTreeSet<&str> = all().filter(|one| !is_idle(one.ended)).map(|one| one.check.as_str()).collect();
-    idle.difference(&busy).count()
 }
 
 #[cfg(test)]

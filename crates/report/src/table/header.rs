@@ -3,15 +3,10 @@
 use pciescope_core::{Environment, Function, Method, Record, once};
 
 use super::{Block, Page, WIDTH, summary};
+use crate::facts::REFERENCES;
 use crate::losses;
-use crate::model::{self, Section};
+use crate::model::{self, EMULATED, SYNTHETIC, Section};
 use crate::text::{clean, device_name, duration, path, test_title, thousands};
-
-/// The label that tells a figure of the lab from one of real hardware.
-pub const EMULATED: &str = "EMULATED: figures are exits to the emulator, not PCIe";
-
-/// The label of what the fake backend makes up.
-pub const SYNTHETIC: &str = "SYNTHETIC: made up by the fake backend, nothing was measured";
 
 /// One line or two per machine.
 pub fn machines(out: &mut Page, records: &[Record]) {
@@ -179,14 +174,6 @@ fn wrapped(label: &str, parts: &[String]) -> Vec<String> {
     lines
 }
 
-/// Figures that say whether the measured ones are plausible: metric, words, remark.
-pub const REFERENCES: [(&str, &str, &str); 4] = [
-    ("floor_wire_ns", "wire's floor", "serialisation and flight alone; silicon adds to it"),
-    ("best_published_ns", "best published", "for as many hops; docs/method.md"),
-    ("mmio_read_median_ns", "register read", "median from the same CPU in the same run"),
-    ("parent_config_rtt_ns", "parent bridge", "configuration read of the bridge above"),
-];
-
 fn references(out: &mut Page, section: &Section) {
     let mut label = "References:";
     for (metric, words, remark) in REFERENCES {
@@ -213,7 +200,7 @@ pub fn losses(out: &mut Page, section: &Section) {
     if let (Some(triggers), Some(handled)) = (section.sum("triggers"), section.sum("handled")) {
         line = format!("{} triggers, {} handled; ", thousands(triggers as u64), thousands(handled as u64));
     }
-    if !line.is_empty() || !losses::of(section).is_empty() {
+    if !line.is_empty() || !section.loss_counts().is_empty() {
         out.line("");
         lost(out, section, &line, "");
     }
@@ -222,7 +209,7 @@ pub fn losses(out: &mut Page, section: &Section) {
 /// What was lost behind `counts`, what is doubtful with `remark` behind it. If nothing was lost, the table says so, because
 /// silence would read as success.
 pub fn lost(out: &mut Page, section: &Section, counts: &str, remark: &str) {
-    let known = losses::of(section);
+    let known = section.loss_counts();
     if known.is_empty() && counts.is_empty() {
         return;
     }

@@ -3,9 +3,9 @@
 use pciescope_core::outcome::{ENTRY_TO_ACK, LATENCY};
 use pciescope_core::{Histogram, Record, Target};
 
-use super::layout::{Left, Right, Rows};
 use super::{Page, summary};
-use crate::facts::latency::{main_histogram, main_part};
+use crate::facts::latency::{main_histogram, main_part, with_steps};
+use crate::layout::{Left, Right, Rows};
 use crate::model::{self, Kind, Section, target_from, target_id};
 use crate::text::{target_key, us};
 
@@ -86,13 +86,4 @@ fn hops(out: &mut Page, section: &Section) {
         ("Max(us)", 7, Right, &|((_, h), _)| us(h.max_ns())),
     ]);
     out.table(columns);
-}
-
-/// Medians from hop to hop, each with by how much it lies above the one before, in us.
-pub(crate) fn with_steps(medians: impl Iterator<Item = Option<f64>>) -> impl Iterator<Item = (Option<f64>, String)> {
-    let mut above = None;
-    medians.map(move |median| {
-        let known = std::mem::replace(&mut above, median).zip(median);
-        (median, known.map_or("-".to_owned(), |(above, median): (f64, f64)| format!("{:+.3}", (median - above) / 1e3)))
-    })
 }

@@ -5,25 +5,21 @@
 
 mod compare;
 mod convert;
-pub(crate) mod counters;
-pub(crate) mod doctor;
+mod counters;
+mod doctor;
 mod header;
-pub(crate) mod latency;
-pub(crate) mod layout;
-pub use layout::wrap;
+mod latency;
 mod notices;
 mod plain;
-pub(crate) mod readout;
+mod readout;
 mod summary;
-pub(crate) mod verify;
+mod verify;
 
-pub use self::header::SYNTHETIC;
-pub(crate) use self::header::{EMULATED, REFERENCES};
-pub(crate) use self::plain::figures as plain_figures;
-pub(crate) use self::readout::EMULATED as EMULATED_READOUT;
-
-use self::layout::Columns;
-use crate::model::{self, Kind, Section};
+use crate::facts::doctor::TEST;
+use crate::layout::Columns;
+pub use crate::layout::wrap;
+pub use crate::model::SYNTHETIC;
+use crate::model::{self, EMULATED, Kind, Section};
 use pciescope_core::Record;
 
 /// How many rows a table may have before only the fastest and slowest are shown.
@@ -108,7 +104,7 @@ fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
         // Counters of many devices have no single one to name.
         Kind::Counters => header::title(out, section, EMULATED),
         Kind::Readout => readout::heading(out, section),
-        Kind::Other if section.test() == doctor::TEST => doctor::heading(out, section),
+        Kind::Other if section.test() == TEST => doctor::heading(out, section),
         _ => header::section(out, section),
     }
     match kind {
@@ -116,24 +112,13 @@ fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
         Kind::Mmio | Kind::Path | Kind::Irq => latency::write(out, section, with_legend),
         Kind::Verify => verify::write(out, section),
         Kind::Readout => readout::write(out, section),
-        Kind::Other if section.test() == doctor::TEST => doctor::write(out, section),
+        Kind::Other if section.test() == TEST => doctor::write(out, section),
         Kind::Other if section.test() == pciescope_core::convert::TEST => convert::write(out, section),
         Kind::Other => plain::write(out, section),
     }
     if kind != Kind::Readout {
         header::losses(out, section);
     }
-}
-
-/// Which rows to show: all, or of a table of more than `most` rows so many of the fastest and of the slowest by `value`.
-/// Each end stays in its order.
-pub(crate) fn ends<T>(rows: &[T], (most, end): (usize, usize), value: impl Fn(&T) -> f64) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..rows.len()).collect();
-    if rows.len() > most {
-        places.sort_by(|&a, &b| value(&rows[a]).total_cmp(&value(&rows[b])));
-        places.drain(end..rows.len() - end);
-    }
-    places
 }
 
 /// A piece of the output.

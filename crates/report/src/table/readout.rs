@@ -2,19 +2,16 @@
 
 use pciescope_core::{HotSpot, Record, once};
 
-use super::layout::{Align, Columns, Left, Right, Rows, wrap};
-use super::{Block, Page, ends, header, summary};
+use super::{Block, Page, header, summary};
 use crate::figures;
-use crate::model::Section;
+use crate::layout::{Align, Columns, Left, Right, Rows, ends, wrap};
+use crate::model::{EMULATED_READOUT, Section};
 use crate::readout::{Functions, Group, MOST_SPOTS, Row, STAGES, cell, groups, megabytes, millions, parameters};
 use crate::text::{clean, device_name, thousands};
 
-/// The label that tells a rate of the lab from one of real hardware.
-pub(crate) const EMULATED: &str = "EMULATED: rates and times are those of an emulated device, not of hardware";
-
 /// What was read, by whom and where it is plugged in.
 pub(super) fn heading(out: &mut Page, section: &Section) {
-    header::title(out, section, EMULATED);
+    header::title(out, section, EMULATED_READOUT);
     for (number, line) in devices(section).iter().enumerate() {
         out.line(&format!("{} {line}", if number == 0 { "Device:" } else { "       " }));
     }

@@ -2,8 +2,8 @@
 
 use pciescope_core::{Histogram, Record, outcome};
 
-use super::layout::{Left, Right, Rows, bar};
-use super::{Page, SHOWN_ENDS, ends};
+use super::{Page, SHOWN_ENDS};
+use crate::layout::{Left, Right, Rows, bar, ends};
 use crate::model::{GROUPINGS, Grouping, Section, cpu_of, target_from, target_id};
 use crate::text::{target_key, thousands, us};
 

@@ -4,7 +4,8 @@
 use pciescope_core::Comparison;
 
 use super::Page;
-use super::layout::{Left, Right, Rows};
+use crate::facts::verify::{error, verdict};
+use crate::layout::{Left, Right, Rows};
 use crate::model::Section;
 use crate::text::{clean, thousands};
 
@@ -94,19 +95,4 @@ fn exactly(out: &mut Page, rows: &[Comparison]) {
         ("Verdict", 7, Left, &|row| verdict(row)),
     ]);
     out.table(columns.without_empty());
-}
-
-/// The error in percent, with its sign.
-pub(crate) fn error(row: &Comparison) -> String {
-    row.error_percent().map_or("-".to_owned(), |error| format!("{error:+.3}"))
-}
-
-/// Whether the error is allowed, in a word.
-pub(crate) fn verdict(row: &Comparison) -> String {
-    match row.is_right() {
-        Some(true) => "right",
-        Some(false) => "WRONG",
-        None => "-",
-    }
-    .to_owned()
 }

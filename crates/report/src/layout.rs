@@ -122,6 +122,17 @@ pub fn bar_of(value: f64, largest: f64, length: usize) -> String {
     format!("{}{}", "#".repeat(filled), ".".repeat(length - filled))
 }
 
+/// Which rows to show: all, or of a table of more than `most` rows so many of the fastest and of the slowest by `value`.
+/// Each end stays in its order.
+pub(crate) fn ends<T>(rows: &[T], (most, end): (usize, usize), value: impl Fn(&T) -> f64) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..rows.len()).collect();
+    if rows.len() > most {
+        places.sort_by(|&a, &b| value(&rows[a]).total_cmp(&value(&rows[b])));
+        places.drain(end..rows.len() - end);
+    }
+    places
+}
+
 /// Words in lines of at most `width` columns, the first after `first`, the others after `next`. A word that is longer
 /// stands on a line of its own.
 pub fn wrap(text: &str, width: usize, first: &str, next: &str) -> Vec<String> {

@@ -8,20 +8,9 @@ use std::rc::Rc;
 
 use pciescope_core::{Histogram, Record};
 
-use crate::compare::cells::{self, Side, SideCell};
-use crate::compare::interval::SideFigure;
-
-/// The typical figure of a histogram over the CPUs that measured the same.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Headline {
-    /// The median in nanoseconds.
-    pub(crate) median_ns: f64,
-    /// Whether it is the geometric mean of the medians of several CPUs and vectors. Otherwise it is the median of all
-    /// samples: there is one CPU only, or one of them has too few samples for an interval.
-    pub(crate) is_mean: bool,
-    /// The median of each CPU in nanoseconds, the lowest first. Records without a CPU are in none.
-    pub(crate) by_cpu: Vec<(u32, f64)>,
-}
+use super::cells::{self, Side, SideCell};
+use super::interval::SideFigure;
+use crate::model::Headline;
 
 impl Headline {
     /// The headline of the histogram `name` of `records`, which have one device, test and target; `None` if they have no
@@ -91,7 +80,7 @@ mod tests {
         assert!(headline.is_mean && (headline.median_ns / 800.0 - 1.0).abs() < 0.01, "{headline:?}");
         assert_eq!(headline.by_cpu.iter().map(|cpu| cpu.0).collect::<Vec<_>>(), [0, 2, 1, 3]);
         let owned: Vec<Record> = records.iter().map(|record| (*record).clone()).collect();
-        let judgement = crate::compare::compare(&owned, &owned, &Default::default());
+        let judgement = super::super::compare(&owned, &owned, &Default::default());
         assert!((judgement.cells[0].shifts[0].a / headline.median_ns - 1.0).abs() < 1e-12);
         assert_eq!(Headline::of(&records, "other"), None);
     }
