@@ -76,6 +76,9 @@ pub enum Verb {
     Import(cmd::import::Args),
     /// Print the completions of a shell
     Completions(cmd::completions::Args),
+    /// Say what may stand in the place of the last word, for the completions of a shell
+    #[command(hide = true)]
+    Complete(cmd::completions::WordArgs),
     /// Write the manual pages
     #[command(hide = true)]
     Man(cmd::man::Args),
@@ -114,7 +117,7 @@ pub fn with_separator(mut typed: Vec<OsString>) -> Vec<OsString> {
             if text == "--root" {
                 root = typed.get(place + 1).map(PathBuf::from).unwrap_or_default();
             }
-            place += if takes_next(&cli, command, &text) { 2 } else { 1 };
+            place += if takes_next(&cli, command, &text).is_some() { 2 } else { 1 };
             continue;
         }
         match command.find_subcommand(word) {
@@ -132,24 +135,25 @@ pub fn with_separator(mut typed: Vec<OsString>) -> Vec<OsString> {
     typed
 }
 
-/// Whether an option that was typed takes the word behind it as its value.
-fn takes_next(cli: &clap::Command, command: &clap::Command, typed: &str) -> bool {
-    let all = || command.get_arguments().chain(cli.get_arguments());
-    let takes = |arg: &clap::Arg| arg.get_action().takes_values();
+/// The option that was typed, if it takes the word behind it as its value.
+pub fn takes_next<'a>(cli: &'a clap::Command, command: &'a clap::Command, typed: &str) -> Option<&'a clap::Arg> {
+    let mut all = command.get_arguments().chain(cli.get_arguments());
+    let takes = |arg: &&clap::Arg| arg.get_action().takes_values();
     if let Some(long) = typed.strip_prefix("--") {
         let is_named = |arg: &&clap::Arg| {
             arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|all| all.contains(&long))
         };
-        return all().find(is_named).is_some_and(takes);
+        return all.find(is_named).filter(takes).filter(|arg| !arg.is_require_equals_set());
     }
     // Switches may stand together; the first option with a value has the rest of the word, or the next one.
     let mut letters = typed.chars().skip(1);
     while let Some(letter) = letters.next() {
-        if all().find(|arg| arg.get_short() == Some(letter)).is_some_and(takes) {
-            return letters.next().is_none();
+        let named = command.get_arguments().chain(cli.get_arguments()).find(|arg| arg.get_short() == Some(letter));
+        if let Some(arg) = named.filter(takes) {
+            return letters.next().is_none().then_some(arg);
         }
     }
-    false
+    None
 }
 
 /// The verb that was typed, such as `pciescope latency mmio`, as far as it is one.

@@ -85,6 +85,7 @@ fn run(verb: Verb, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Verb::Doctor(args) => cmd::doctor::run(args, ctx),
         Verb::Compare(args) => cmd::compare::run(args, ctx),
         Verb::Completions(args) => cmd::completions::run(args, Cli::command()),
+        Verb::Complete(args) => cmd::completions::complete(&args, Cli::command()),
         Verb::Man(args) => cmd::man::run(args, Cli::command()),
         Verb::Lab(args) => cmd::lab::run(args, ctx),
         Verb::Version => {

@@ -75,6 +75,26 @@ pub fn names(root: &Root, bdf: Bdf) -> Vec<String> {
     interfaces.into_iter().chain(nodes.map(bare)).collect()
 }
 
+/// The names of this machine's disks, interfaces and controllers that [`find`] takes, without partitions. Nothing but folders
+/// and links is looked at.
+pub fn all(root: &Root) -> Vec<String> {
+    let mut all = Vec::new();
+    for class in ["block", "infiniband", "net", "nvme", "sis8300"] {
+        let folder = Path::new(CLASSES).join(class);
+        let names = root.names(&folder);
+        for name in &names {
+            let at = std::fs::read_link(root.path(folder.join(name))).unwrap_or_default();
+            let mut above = at.iter().rev().skip(1).filter_map(|part| part.to_str());
+            // A partition lies in its disk.
+            let is_part = above.clone().next().is_some_and(|parent| names.iter().any(|name| name == parent));
+            if !is_part && above.any(|part| part.parse::<Bdf>().is_ok()) {
+                all.push(name.clone());
+            }
+        }
+    }
+    all
+}
+
 const CLASSES: &str = "/sys/class";
 /// No device of interest lies deeper below its function (a disk of a SATA port is at 7).
 const DEEPEST: usize = 8;
@@ -204,6 +224,24 @@ mod tests {
         assert_eq!(of_function(&[("usb1", "usb", Some("bus/usb/001/001"))]), Vec::<String>::new());
         // A function behind a bridge belongs to itself.
         assert_eq!(of_function(&[("0000:03:00.0/net/eth0", "net", None)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_names_to_choose_from_are_whole_devices_of_functions() {
+        let tree = Tree::new();
+        let below = "../../../devices/pci0000:00/0000:00:02.0";
+        for (class, name, target) in [
+            ("block", "nvme0n1", format!("{below}/nvme/nvme0/nvme0n1")),
+            ("block", "nvme0n1p1", format!("{below}/nvme/nvme0/nvme0n1/nvme0n1p1")),
+            ("block", "vda", format!("{below}/virtio0/block/vda")),
+            ("block", "dm-0", "../../devices/virtual/block/dm-0".to_owned()),
+            ("nvme", "nvme0", format!("{below}/nvme/nvme0")),
+            ("net", "lo", "../../devices/virtual/net/lo".to_owned()),
+            ("net", "eth0", format!("{below}/net/eth0")),
+        ] {
+            tree.link(format!("sys/class/{class}/{name}"), target);
+        }
+        assert_eq!(all(&tree), ["nvme0n1", "vda", "eth0", "nvme0"]);
     }
 
     #[test]

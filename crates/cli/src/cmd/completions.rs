@@ -1,10 +1,24 @@
 //! `pciescope completions`: what a shell completes after `pciescope`, from the one definition of the arguments.
+//!
+//! The scripts of bash, zsh and fish ask `pciescope complete` at each key: so they know this machine. That reads the names of
+//! folders and links only, so no device is woken.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Command;
+use clap::error::ErrorKind;
+use clap::{Arg, Command};
 use clap_complete::Shell;
+use pciescope_catalogue::{Catalogue, Group};
+use pciescope_hw::doctor::CHECKS;
+use pciescope_hw::probe::open::Kind;
+use pciescope_hw::{Root, nodes};
+
+use super::stat::PMUS;
+use crate::args::{takes_next, with_separator};
 
 /// The arguments of `pciescope completions`.
 #[derive(Debug, clap::Args)]
@@ -15,17 +29,32 @@ Examples:
   pciescope completions fish > ~/.config/fish/completions/pciescope.fish
   source <(pciescope completions bash)            in this shell only
 
-The Debian package installs the completions of bash, zsh and fish.")]
+Those of bash, zsh and fish know this machine's functions, disks, interfaces and
+PMUs, and the names of checks, metrics, events and kernels. The Debian package
+installs them.")]
 pub struct Args {
     /// The shell to print completions for
     #[arg(value_enum)]
     shell: Shell,
 }
 
+/// The arguments of `pciescope complete`.
+#[derive(Debug, clap::Args)]
+pub struct WordArgs {
+    /// What was typed, the program's name first, up to the cursor
+    #[arg(value_name = "WORDS", trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
 /// Runs the verb on the definition of the arguments.
 pub fn run(args: Args, cli: Command) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut shown(cli), "pciescope", &mut text);
+    match args.shell {
+        Shell::Bash => text.extend(include_bytes!("completions/bash")),
+        Shell::Zsh => text.extend(include_bytes!("completions/zsh")),
+        Shell::Fish => text.extend(include_bytes!("completions/fish")),
+        shell => clap_complete::generate(shell, &mut shown(cli), "pciescope", &mut text),
+    }
     let mut out = io::stdout().lock();
     out.write_all(&text)?;
     out.flush()?;
@@ -38,4 +67,159 @@ fn shown(cli: Command) -> Command {
     let options = cli.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
     let about = cli.get_about().cloned().unwrap_or_default();
     Command::new("pciescope").version(env!("CARGO_PKG_VERSION")).about(about).args(options).subcommands(verbs)
+}
+
+/// Prints what may stand in the place of the last word: a line each, with its help behind a tabulator. The exit code is 1 where
+/// that is a file or a command, which the shell knows.
+pub fn complete(args: &WordArgs, mut cli: Command) -> anyhow::Result<ExitCode> {
+    cli.build();
+    let Some(offers) = offers(&cli, &args.words) else { return Ok(ExitCode::from(1)) };
+    let mut out = io::stdout().lock();
+    for (word, help) in offers {
+        writeln!(out, "{}", if help.is_empty() { word } else { format!("{word}\t{help}") })?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A word with its help.
+type Offer = (String, String);
+
+fn offer(word: impl Into<String>, help: Option<&clap::builder::StyledStr>) -> Offer {
+    let help = help.map(|text| text.to_string().lines().next().unwrap_or_default().to_owned());
+    (word.into(), help.unwrap_or_default())
+}
+
+fn plain(word: impl Into<String>) -> Offer {
+    (word.into(), String::new())
+}
+
+/// What may stand in the place of the last word; `None` where that is a file or a command.
+fn offers(cli: &Command, words: &[OsString]) -> Option<Vec<Offer>> {
+    let (last, before) = words.split_last()?;
+    let last = last.to_str()?;
+    let (mut command, mut place, mut root) = (cli, 0, Root::default());
+    let before = with_separator(before.to_vec());
+    let mut words = before.iter().skip(1).map(|word| word.to_string_lossy());
+    while let Some(word) = words.next() {
+        if word == "--" {
+            return None;
+        }
+        if !word.starts_with('-') || word == "-" {
+            match command.find_subcommand(word.as_ref()) {
+                Some(below) => (command, place) = (below, 0),
+                None => place += 1,
+            }
+        } else if let Some(option) = takes_next(cli, command, &word) {
+            match words.next() {
+                Some(value) if option.get_id() == "root" => root = Root::at(value.as_ref()),
+                Some(_) => {}
+                None => return values(&root, command, option, "", last),
+            }
+        }
+    }
+    let options = || command.get_arguments().filter(|arg| !arg.is_hide_set());
+    if let Some((name, value)) = last.strip_prefix("--").and_then(|text| text.split_once('=')) {
+        let option = command.get_arguments().find(|arg| arg.get_long() == Some(name))?;
+        return values(&root, command, option, &format!("--{name}="), value);
+    }
+    let mut offers: Vec<Offer> = match last.starts_with('-') {
+        true => {
+            let long = options().filter_map(|arg| Some(offer(format!("--{}", arg.get_long()?), arg.get_help())));
+            let short = options().filter_map(|arg| Some(offer(format!("-{}", arg.get_short()?), arg.get_help())));
+            long.chain(short).collect()
+        }
+        false => {
+            let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+            verbs.map(|verb| offer(verb.get_name(), verb.get_about())).collect()
+        }
+    };
+    offers.retain(|(word, _)| word.starts_with(last));
+    // The last of them may stand there several times.
+    let positions = || command.get_positionals().filter(|arg| !arg.is_last_set());
+    match positions().nth(place).or_else(|| positions().last()) {
+        Some(arg) if !last.starts_with('-') => offers.extend(values(&root, command, arg, "", last)?),
+        _ => {}
+    }
+    Some(offers)
+}
+
+/// The values of an argument that begin with what was typed of it, with what stands before it; `None` where it is a file.
+fn values(root: &Root, command: &Command, arg: &Arg, before: &str, typed: &str) -> Option<Vec<Offer>> {
+    let known = arg.get_possible_values();
+    let name = arg.get_value_names()?.first()?.as_str();
+    // Several values are separated by commas.
+    let (first, typed) = match name.ends_with(",...") || arg.get_value_delimiter().is_some() {
+        true => typed.split_at(typed.rfind(',').map_or(0, |at| at + 1)),
+        false => ("", typed),
+    };
+    let checks = || CHECKS.iter().map(|check| (check.name.to_owned(), check.looks_at.to_owned()));
+    let mut all: Vec<Offer> = match (arg.get_id().as_str(), name) {
+        _ if !known.is_empty() => known.iter().map(|one| offer(one.get_name(), one.get_help())).collect(),
+        ("only" | "skip", _) => checks().collect(),
+        ("silence", _) => checks().collect(),
+        ("metric", _) => metrics(root),
+        ("kernels", _) => pciescope_bench::convert::all(1).iter().map(|one| plain(one.name())).collect(),
+        ("events", _) => events(root),
+        (_, "BACKEND") => {
+            let names = ["auto", "fake"].into_iter().chain(Kind::ALL.into_iter().map(Kind::name));
+            names.filter(|name| is_taken(command, arg, name)).map(plain).collect()
+        }
+        (_, "SOURCE") if arg.get_id() == "source" => ["all", "hardware", "kernel"].map(plain).to_vec(),
+        (_, "FILE" | "FILES" | "DIR" | "CMD" | "COMMAND" | "SOCKET") => return None,
+        (_, "DEV" | "BDF" | "BDF|PMU") if typed.starts_with('/') => return None,
+        (_, "DEV" | "BDF" | "BDF|PMU") => {
+            let mut all = root.names("/sys/bus/pci/devices");
+            // Without the domain, as it may be typed.
+            if !all.iter().any(|bdf| bdf.starts_with(typed)) {
+                all = all.iter().filter_map(|bdf| Some(bdf.strip_prefix("0000:")?.to_owned())).collect();
+            }
+            all.extend(nodes::all(root));
+            if name.contains("PMU") {
+                all.extend(pmus(root));
+            }
+            all.into_iter().map(plain).collect()
+        }
+        _ => Vec::new(),
+    };
+    let mut seen = BTreeSet::new();
+    all.retain(|(word, _)| word.starts_with(typed) && seen.insert(word.clone()));
+    // A readout takes any file.
+    if name == "DEV" && all.is_empty() {
+        return None;
+    }
+    Some(all.into_iter().map(|(word, help)| (format!("{before}{first}{word}"), help)).collect())
+}
+
+/// The PMUs that the catalogue may know by their names.
+fn pmus(root: &Root) -> Vec<String> {
+    let mut all = root.names(PMUS);
+    all.retain(|pmu| Catalogue::builtin().kinds().iter().any(|kind| kind.has_name(pmu)));
+    all
+}
+
+/// The groups of metrics, and the metrics of the kernel's counts and of the PMUs.
+fn metrics(root: &Root) -> Vec<Offer> {
+    let pmus = pmus(root);
+    let kinds = Catalogue::builtin().kinds().iter();
+    let here = kinds.filter(|kind| kind.id == "kernel" || pmus.iter().any(|pmu| kind.has_name(pmu)));
+    let mut all: Vec<Offer> =
+        here.flat_map(|kind| &kind.metrics).map(|one| (one.name.clone(), one.text.clone())).collect();
+    all.sort();
+    Group::ALL.into_iter().map(Group::text).chain(["vectors"]).map(plain).chain(all).collect()
+}
+
+/// The names of the events of all PMUs that the catalogue may know.
+fn events(root: &Root) -> Vec<Offer> {
+    let of = |pmu: &String| root.names(Path::new(PMUS).join(pmu).join("events"));
+    let mut all: Vec<String> = pmus(root).iter().flat_map(of).filter(|name| !name.contains('.')).collect();
+    all.sort();
+    all.into_iter().map(plain).collect()
+}
+
+/// Whether a verb takes a value, whatever else it lacks.
+fn is_taken(command: &Command, arg: &Arg, value: &str) -> bool {
+    let word = format!("--{}={value}", arg.get_long().unwrap_or_default());
+    let tried = command.clone().try_get_matches_from([command.get_name(), &word]);
+    tried.err().is_none_or(|err| err.kind() != ErrorKind::ValueValidation)
 }

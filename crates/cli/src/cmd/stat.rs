@@ -222,7 +222,7 @@ pub fn places(ctx: &Ctx, places: &[Place]) -> Result<Vec<Place>, pciescope_hw::E
 }
 
 /// Where the kernel shows PMUs.
-const PMUS: &str = "/sys/bus/event_source/devices";
+pub const PMUS: &str = "/sys/bus/event_source/devices";
 
 /// Parses the machine on which to count.
 pub fn machine(text: &str) -> Result<Backend, String> {

@@ -14,7 +14,8 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs")
 }
 
-fn unpack(name: &str) -> TempDir {
+/// The machine of tests/sysfs/NAME.tar.gz.
+pub fn unpack(name: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let file = File::open(fixtures().join(format!("{name}.tar.gz"))).unwrap();
     tar::Archive::new(GzDecoder::new(file)).unpack(folder.path()).unwrap();

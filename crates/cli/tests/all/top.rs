@@ -22,13 +22,13 @@ fn written(at: &Path, records: &[Record]) -> String {
 }
 
 /// A terminal with a shell in it; ended when dropped.
-struct Tmux {
+pub struct Tmux {
     socket: String,
 }
 
 impl Tmux {
     /// `None` where there is no tmux (`make setup` installs it).
-    fn start(name: &str, columns: u16, lines: u16) -> Option<Tmux> {
+    pub fn start(name: &str, columns: u16, lines: u16) -> Option<Tmux> {
         if !is_there("tmux") {
             return None;
         }
@@ -46,7 +46,7 @@ impl Tmux {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn keys(&self, keys: &[&str]) {
+    pub fn keys(&self, keys: &[&str]) {
         self.run(&[&["send-keys"], keys].concat());
     }
 
@@ -66,7 +66,7 @@ impl Tmux {
         }
     }
 
-    fn wait_for(&self, text: &str) -> String {
+    pub fn wait_for(&self, text: &str) -> String {
         self.wait(text, |screen| screen.contains(text))
     }
 
