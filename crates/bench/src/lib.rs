@@ -27,6 +27,7 @@ pub mod run;
 mod schedule;
 mod totals;
 pub mod verify;
+pub mod watch;
 pub mod workload;
 
 pub use error::Error;

@@ -66,6 +66,8 @@ pub enum Verb {
     Top(cmd::top::Args),
     /// Serve metrics to Prometheus and a live page to browsers
     Serve(cmd::serve::Args),
+    /// Record every change of links, with its cause and what it costs
+    Watch(cmd::watch::Args),
     /// Find what harms performance or a measurement, and what to do about it
     Doctor(cmd::doctor::Args),
     /// Say whether two runs differ, and by how much; fail if a limit is exceeded

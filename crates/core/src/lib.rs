@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod change;
 pub mod comparison;
 pub mod convert;
 pub mod cpulist;
@@ -36,6 +37,7 @@ pub mod traffic;
 pub mod warning;
 
 pub use address::Bdf;
+pub use change::Change;
 pub use comparison::Comparison;
 pub use convert::{ConvertPlan, Kernel};
 pub use cpulist::CpuList;
@@ -45,7 +47,7 @@ pub use histogram::Histogram;
 pub use identity::Identity;
 pub use live::Live;
 pub use outcome::Outcome;
-pub use plan::{IrqPlan, IrqSource, MmioPlan, MmioTest, Order, PathPlan, Plan, StatPlan};
+pub use plan::{IrqPlan, IrqSource, MmioPlan, MmioTest, Order, PathPlan, Plan, StatPlan, WatchPlan};
 pub use readout::{Access, Acquisition, HotSpot, ReadoutPlan, Stream, WaitMode, Work};
 pub use record::{Below, Failure, Instance, Interval, Method, Metric, Record, Target, Warning};
 pub use recording::Recording;

@@ -54,6 +54,21 @@ pub enum Plan {
     Readout(ReadoutPlan),
     /// Conversions by themselves.
     Convert(ConvertPlan),
+    /// Links over time.
+    Watch(WatchPlan),
+}
+
+/// A watch over links.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchPlan {
+    /// The functions to watch, with the ports above them; empty for all.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub functions: Vec<Bdf>,
+    /// The time between samples, in nanoseconds.
+    pub interval_ns: u64,
+    /// The longest time, in nanoseconds; `None` for as long as nobody ends it.
+    pub duration_ns: Option<u64>,
 }
 
 /// A reading of hardware counters.

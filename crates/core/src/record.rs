@@ -7,7 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_with::skip_serializing_none;
 
 use crate::readout::is_zero;
-use crate::{Bdf, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpot, Kernel, Plan, Recording, Stream};
+use crate::{
+    Bdf, Change, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpot, Kernel, Plan, Recording, Stream,
+};
 
 /// The version of the record's schema; a reader refuses any other. The next one is 3: versions before the first release
 /// wrote 2.
@@ -55,6 +57,8 @@ pub struct Record {
     /// Single figures by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub metrics: BTreeMap<String, Metric>,
+    /// What changed, of a record of `watch`; its `interval` is the time of the state before.
+    pub change: Option<Change>,
     /// The machine; in the first record of a run.
     pub environment: Option<Environment>,
     /// What the run was to do; in the first record of a run.

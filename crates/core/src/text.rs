@@ -53,6 +53,18 @@ pub fn duration(ns: f64) -> String {
     }
 }
 
+/// A long time in its two largest units: `12.3 s`, `2 min 3 s`, `3 h 20 min`, `5 d 2 h`.
+pub fn span(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    match seconds {
+        0..60 => format!("{:.1} s", ns as f64 / 1e9),
+        60..3600 => format!("{minutes} min {} s", seconds % 60),
+        3600..86400 => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
 /// A rate in bytes per second, with the unit that keeps it readable: `812.4 MB/s`, `3.21 GB/s`.
 pub fn rate(bytes_per_s: f64) -> String {
     match bytes_per_s {
@@ -91,6 +103,9 @@ mod tests {
         }
         for (bytes_per_s, text) in [(0.0, "0.0 MB/s"), (812.44e6, "812.4 MB/s"), (999.96e6, "1.00 GB/s")] {
             assert_eq!(rate(bytes_per_s), text);
+        }
+        for (seconds, text) in [(12, "12.0 s"), (123, "2 min 3 s"), (12_000, "3 h 20 min"), (439_200, "5 d 2 h")] {
+            assert_eq!(span(seconds * 1_000_000_000), text);
         }
         for (n, text) in [(1_234_567, "1,234,567"), (999, "999")] {
             assert_eq!(thousands(n), text);

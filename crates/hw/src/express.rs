@@ -105,7 +105,11 @@ impl<'a> Express<'a> {
     }
     /// Whether a device may be plugged in below while the machine runs (7.5.3.2, 7.5.3.9).
     pub fn is_hot_plug(&self) -> bool {
-        self.word(0x02) & 1 << 8 != 0 && self.long(0x14) & 1 << 6 != 0
+        self.has_slot() && self.long(0x14) & 1 << 6 != 0
+    }
+    /// Whether the port leads to a slot (7.5.3.2).
+    pub fn has_slot(&self) -> bool {
+        self.word(0x02) & 1 << 8 != 0
     }
     /// Link Status.
     pub fn link_status(&self) -> u16 {

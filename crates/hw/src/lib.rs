@@ -15,6 +15,7 @@
 //!   crates/cli/src/cmd/readout/options.rs).
 //! - `synthetic`: a machine with traffic that does not exist (`--backend fake` of `stat`, `top` and `serve`).
 //! - `perf`: counters and hot spots. `account`: what the kernel itself counted, each source one file.
+//! - `watch`: links over time: what changed, and why.
 //! - `doctor`: each check is a function and its line in `CHECKS`, with tests/doctor/CHECK.fires and .quiet
 //!   (docs/doctor.md). A check that is also a warning of measurements has `warns_as` there and its code in
 //!   docs/record.md.
@@ -49,6 +50,7 @@ pub mod sysfs;
 pub mod topology;
 pub mod usage;
 pub mod wait;
+pub mod watch;
 
 pub use error::Error;
 pub use sysfs::Root;

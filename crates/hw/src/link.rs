@@ -84,7 +84,8 @@ fn able(root: &Root, bdf: Bdf, config: &Config) -> Option<Link> {
     Some(link)
 }
 
-fn shown(root: &Root, bdf: Bdf) -> Option<Link> {
+/// Speed and width now and at most, as sysfs shows them.
+pub(crate) fn shown(root: &Root, bdf: Bdf) -> Option<Link> {
     let at = pci::folder(bdf);
     let speed = |file: &str| parse_speed(&root.text(at.join(file))?);
     let width = |file: &str| root.number(at.join(file)).and_then(|lanes| u8::try_from(lanes).ok());
@@ -96,7 +97,7 @@ fn shown(root: &Root, bdf: Bdf) -> Option<Link> {
 }
 
 /// `16.0 GT/s PCIe` and older `8 GT/s`; `None` for `Unknown`.
-fn parse_speed(text: &str) -> Option<f64> {
+pub(crate) fn parse_speed(text: &str) -> Option<f64> {
     text.split_whitespace().next()?.parse().ok().filter(|speed| *speed > 0.0)
 }
 
@@ -173,6 +174,12 @@ fn is_tunnel(root: &Root, bdf: Bdf) -> bool {
 /// Whether a function is a port whose link leads down.
 fn is_port(root: &Root, bdf: Bdf) -> bool {
     pci::id(root, bdf, "class").is_ok_and(pci::is_bridge) && pci::path(root, bdf).len() % 2 == 0
+}
+
+/// Whether the kernel clears a port's Link Bandwidth Management Status by itself: its port service of that number does
+/// (include/linux/pcieport_if.h; Linux 6.13 and later have it again).
+pub(crate) fn is_cleared_by_kernel(root: &Root, bdf: Bdf) -> bool {
+    root.names(pci::folder(bdf)).iter().any(|name| name.contains(":pcie") && name.ends_with("10"))
 }
 
 /// The first function below a bridge.

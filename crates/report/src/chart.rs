@@ -1,11 +1,13 @@
 //! Charts as lines, rectangles and words: what the page, SVG and PNG have in common. `chart/curves.rs` has those of
-//! durations, `chart/times.rs` those over time.
+//! durations, `chart/times.rs` and `chart/bands.rs` those over time.
 //!
 //! Values that are negative or not a number are not drawn; their table says that they are not known.
 
+mod bands;
 mod curves;
 mod times;
 
+pub use self::bands::{BandRow, Bands};
 pub use self::curves::{Curve, Curves, Span, Spans};
 pub use self::times::{Times, TimesLine};
 
@@ -33,6 +35,8 @@ pub enum Chart {
     Curves(Curves),
     /// Rates over time.
     Times(Times),
+    /// States over time.
+    Bands(Bands),
 }
 
 impl Chart {
@@ -44,6 +48,7 @@ impl Chart {
             Chart::Spans(chart) => chart.drawing(width),
             Chart::Curves(chart) => chart.drawing(width),
             Chart::Times(chart) => chart.drawing(width),
+            Chart::Bands(chart) => chart.drawing(width),
         }
     }
 }

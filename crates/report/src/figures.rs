@@ -4,8 +4,9 @@ mod convert;
 pub(crate) mod counters;
 mod readout;
 mod verify;
+mod watch;
 
-use pciescope_core::{comparison, convert as conversion};
+use pciescope_core::{change, comparison, convert as conversion};
 
 use crate::chart::{Bars, Chart, WIDE};
 use crate::drawing::Drawing;
@@ -35,6 +36,7 @@ pub(crate) fn of(section: &Section) -> Vec<Figure> {
         Kind::Counters => counters::of(section),
         Kind::Verify if section.test() == comparison::TEST => verify::of(section),
         Kind::Other if section.test() == conversion::TEST => convert::of(section),
+        Kind::Other if section.test() == change::TEST => watch::of(section),
         _ => Vec::new(),
     }
 }

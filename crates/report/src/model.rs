@@ -11,7 +11,7 @@ use pciescope_core::recording::Total;
 use pciescope_core::text::clean;
 use pciescope_core::traffic::{CountedBy, HardwarePorts};
 use pciescope_core::{
-    Cpu, Environment, Failure, Function, Histogram, Method, Plan, Record, Target, Warning, once, readout,
+    Cpu, Environment, Failure, Function, Histogram, Method, Plan, Record, Target, Warning, change, once, readout,
 };
 
 /// The records of one run that measured the same thing on the same device by the same method.
@@ -112,8 +112,13 @@ pub fn sections(records: &[Record]) -> Vec<Section<'_>> {
         .filter(|r| &*r.test == "environment")
         .filter_map(|r| Some((&*r.run, r.plan.as_ref()?)))
         .collect();
-    let is_empty =
-        |r: &Record| r.histograms.is_empty() && r.metrics.is_empty() && r.hot_spots.is_empty() && &*r.test != "doctor";
+    let is_empty = |r: &Record| {
+        r.histograms.is_empty()
+            && r.metrics.is_empty()
+            && r.hot_spots.is_empty()
+            && &*r.test != "doctor"
+            && r.change.is_none()
+    };
     for record in records.iter().filter(|r| !is_empty(r)) {
         let place = *places.entry(section_key(record)).or_insert_with(|| {
             order.push(Section {
@@ -137,11 +142,9 @@ pub fn sections(records: &[Record]) -> Vec<Section<'_>> {
 fn section_key(record: &Record) -> impl Ord {
     let kind = kind(&record.test);
     // Counters of all devices stand in one table, and rows of a readout with what belongs to all of them.
-    let bdf = record
-        .device
-        .as_ref()
-        .and_then(|d| d.bdf)
-        .filter(|_| kind != Kind::Counters && kind != Kind::Readout && &*record.test != "doctor");
+    let bdf = record.device.as_ref().and_then(|d| d.bdf).filter(|_| {
+        kind != Kind::Counters && kind != Kind::Readout && !["doctor", change::TEST].contains(&&*record.test)
+    });
     let method = record.method.as_ref().filter(|_| kind != Kind::Readout);
     let method = method.map(|m| (m.backend.clone(), m.order.clone(), m.batch, m.gap_ns, m.irqs_off));
     let test = if kind == Kind::Readout { readout::TEST.into() } else { record.test.clone() };

@@ -27,6 +27,7 @@ pub mod threads;
 pub mod top;
 pub mod unbind;
 pub mod verify;
+pub mod watch;
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;

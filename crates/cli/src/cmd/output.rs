@@ -81,6 +81,11 @@ pub enum Form {
         /// Every table with all rows.
         all: bool,
     },
+    /// A line for each change of a link as it comes, and the answer at the end.
+    Changes {
+        /// Every table with all rows.
+        all: bool,
+    },
     /// Mean and spread of several runs.
     Repeats,
     /// What sis8300drv_threads prints.
@@ -178,6 +183,9 @@ enum Shown {
     },
 }
 
+/// The most changes of links that the answer at the end is made of; the file has all.
+const MOST_CHANGES: usize = 20_000;
+
 /// The most records of intervals that are kept for their warnings and errors.
 const NOTICES: usize = 1000;
 
@@ -264,6 +272,14 @@ impl Output {
                 out.write_all(text.as_bytes())?;
                 out.flush()
             }
+            Shown::Table(out, Form::Changes { .. }, kept) => {
+                kept.extend(records.iter().cloned());
+                let dropped = kept.len().saturating_sub(MOST_CHANGES);
+                kept.drain(..dropped);
+                let lines: String = records.iter().map(terminal::change_line).collect();
+                out.write_all(lines.as_bytes())?;
+                out.flush()
+            }
             Shown::Table(_, _, kept) => {
                 kept.extend_from_slice(records);
                 Ok(())
@@ -287,7 +303,9 @@ impl Output {
                     Form::Findings { detail: Detail::Each } => table::doctor(kept, width()),
                     Form::Findings { detail: Detail::Short } => terminal::doctor_short(kept, width()),
                     Form::Findings { detail: Detail::Kinds } => terminal::doctor(kept, width()),
-                    Form::Tables { all: true } => table::render(kept, &table::Options { all: true }),
+                    Form::Tables { all: true } | Form::Changes { all: true } => {
+                        table::render(kept, &table::Options { all: true })
+                    }
                     _ => terminal::answer(kept),
                 };
                 out.write_all(text.as_bytes())?;

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use pciescope_core::{Bdf, Evidence, Function, Link, LinkState, Severity};
 
 use super::case::{Case, Found, SetUpBy, Unseen, Verdict, fine, found, not_applicable, not_checked};
+use crate::ceiling;
 use crate::express::Express;
 use crate::link::{self, SPEEDS};
-use crate::{ceiling, pci};
 
 /// Why checks of links pass over a function.
 pub const NONE_ABOVE: &str = "no link leads up from it";
@@ -238,9 +238,7 @@ pub fn retrained(case: &Case) -> Verdict {
     if express.link_capabilities() & NOTIFIES == 0 {
         return not_applicable("it does not say when its link retrains");
     }
-    // The port service of that number (include/linux/pcieport_if.h; Linux 6.13 and later have it again) clears the bit.
-    let folder = case.machine.root.names(pci::folder(case.bdf));
-    if folder.iter().any(|name| name.contains(":pcie") && name.ends_with("10")) {
+    if link::is_cleared_by_kernel(case.machine.root, case.bdf) {
         return not_checked(
             "the kernel's bandwidth controller clears the bit that says so",
             "look at replay-growth and link-speed: a link that retrains by itself shows there too",

@@ -10,6 +10,7 @@ mod readout;
 mod repeats;
 mod rules;
 pub(crate) mod verify;
+pub(crate) mod watch;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,6 +18,7 @@ pub use self::conclusions::{Conclusions, Place, Statement, conclude, text};
 pub use self::counters::Intervals;
 pub(crate) use self::repeats::repeats;
 pub use self::rules::rules;
+pub use self::watch::line as change_line;
 use crate::layout::{Columns, Left, Right, Rows};
 use crate::model::{self, EMULATED, EMULATED_READOUT, Kind, SYNTHETIC, Section};
 use crate::style::{Tone, paint};
@@ -117,6 +119,7 @@ pub(crate) fn of(section: &Section, others: &[&Section]) -> Facts {
         Kind::Readout => readout::facts(section),
         Kind::Other if section.test() == pciescope_core::convert::TEST => convert::facts(section),
         Kind::Other if section.test() == doctor::TEST => doctor::facts(section),
+        Kind::Other if section.test() == watch::TEST => watch::facts(section),
         Kind::Other => other(section),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pciescope_core::{Bdf, Finding, Function, Metric, Record, Severity};
+use pciescope_core::{Bdf, Finding, Function, Metric, Record, Severity, change};
 
 use super::{safe, write_stacked, write_table};
 use crate::facts::doctor::Kinds;
@@ -50,7 +50,8 @@ impl Device<'_> {
 
 /// Whether a section is of several devices by its nature.
 pub fn is_of_many(section: &Section) -> bool {
-    matches!(model::kind(section.test()), Kind::Counters | Kind::Readout) || section.test() == "doctor"
+    matches!(model::kind(section.test()), Kind::Counters | Kind::Readout)
+        || ["doctor", change::TEST].contains(&section.test())
 }
 
 /// Whether a section belongs to one device and stands on its page.

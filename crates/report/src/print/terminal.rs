@@ -6,9 +6,9 @@
 
 use pciescope_core::Record;
 
-pub use crate::facts::Intervals;
 pub use crate::facts::doctor::{short as doctor_short, text as doctor};
 use crate::facts::{self, Facts, WIDTH};
+pub use crate::facts::{Intervals, change_line};
 use crate::layout::wrap;
 use crate::model;
 use crate::style::{Tone, paint, without_colours};

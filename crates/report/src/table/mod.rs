@@ -16,6 +16,7 @@ mod summary;
 mod verify;
 
 use crate::facts::doctor::TEST;
+use crate::facts::watch;
 use crate::layout::Columns;
 pub use crate::layout::wrap;
 pub use crate::model::SYNTHETIC;
@@ -105,6 +106,7 @@ fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
         Kind::Counters => header::title(out, section, EMULATED),
         Kind::Readout => readout::heading(out, section),
         Kind::Other if section.test() == TEST => doctor::heading(out, section),
+        Kind::Other if section.test() == watch::TEST => header::title(out, section, EMULATED),
         _ => header::section(out, section),
     }
     match kind {
@@ -113,6 +115,11 @@ fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
         Kind::Verify => verify::write(out, section),
         Kind::Readout => readout::write(out, section),
         Kind::Other if section.test() == TEST => doctor::write(out, section),
+        Kind::Other if section.test() == watch::TEST => {
+            out.table(watch::link_columns(&watch::links(section)));
+            out.heading("Changes");
+            out.table(watch::columns(&watch::changes(section).collect::<Vec<_>>()));
+        }
         Kind::Other if section.test() == pciescope_core::convert::TEST => convert::write(out, section),
         Kind::Other => plain::write(out, section),
     }

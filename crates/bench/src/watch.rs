@@ -1,0 +1,325 @@
+//! Links over time: samples until the plan or the user ends it, a record for each change, and one for each link at the end.
+
+use std::collections::BTreeMap;
+
+use pciescope_core::change::{Subject, TEST};
+use pciescope_core::record::{Below, Instance, Interval, Method, Metric, Record};
+use pciescope_core::text::span;
+use pciescope_core::{Bdf, Environment, Function, Identity, Plan, Sink, WatchPlan, warning};
+use pciescope_hw::wait::{Woken, now_ns};
+use pciescope_hw::watch::{Fixed, Links, Seen, Total, Tracker};
+
+use crate::counters::Host;
+use crate::error::Error;
+use crate::journal::Journal;
+
+/// What a watch is to do.
+#[derive(Debug)]
+pub struct Task {
+    /// What to watch, how often and how long.
+    pub plan: WatchPlan,
+    /// The machine.
+    pub environment: Environment,
+    /// What the user calls the run.
+    pub label: Option<String>,
+    /// The `backend` of its records: `sysfs` or `fake`.
+    pub backend: &'static str,
+    /// What a reader must know beforehand, such as what cannot be seen without privilege.
+    pub warnings: Option<pciescope_core::Warning>,
+}
+
+/// What came of a watch.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Outcome {
+    /// Links that were watched.
+    pub links: usize,
+    /// What all of them could have carried more in their best state, in bytes.
+    pub lost_bytes: f64,
+}
+
+/// Watches until the plan or the host ends it.
+///
+/// # Errors
+/// [`Error::Sink`]: a record that cannot be written because the disk is full is kept, and folded with later ones of the same
+/// kind; any other failure ends the watch.
+pub fn run(links: &mut dyn Links, task: Task, host: &mut dyn Host, sink: &mut dyn Sink) -> Result<Outcome, Error> {
+    let Task { plan, environment, label, backend, warnings } = task;
+    let method =
+        Method { backend: backend.to_owned(), emulated: environment.hypervisor.is_some(), ..Method::default() };
+    let mut journal = Journal::new(Identity::new("watch", label), sink);
+    journal.put(Record::first(environment, Plan::Watch(plan.clone()), warnings.into_iter().collect()))?;
+    let (mut tracker, mut folded) = (Tracker::default(), Folded::default());
+    let start = now_ns();
+    let mut at_ns = 0;
+    loop {
+        for seen in tracker.next(links.sample()) {
+            folded.add(seen);
+        }
+        folded.put(&mut journal, &method)?;
+        let is_over = plan.duration_ns.is_some_and(|end| at_ns >= end);
+        // Absolute times: a late sample does not push the next one back, and times that have passed are left out.
+        let passed = tracker.elapsed_ns() / plan.interval_ns.max(1);
+        at_ns = (passed + 1) * plan.interval_ns;
+        at_ns = plan.duration_ns.map_or(at_ns, |end| at_ns.min(end));
+        if is_over || host.until(Some(start + links.real_ns(at_ns))).map_err(sink_error)? != Woken::Time {
+            break;
+        }
+    }
+    let mut outcome = Outcome::default();
+    for total in tracker.totals() {
+        outcome.links += 1;
+        outcome.lost_bytes += total.lost_bytes;
+        journal.put(of_link(total, &tracker, &method))?;
+    }
+    journal.finish()?;
+    Ok(outcome)
+}
+
+fn sink_error(source: std::io::Error) -> Error {
+    Error::Sink { source }
+}
+
+/// Changes that wait to be written. Usually none does.
+#[derive(Default)]
+struct Folded {
+    waiting: BTreeMap<(Option<Bdf>, Subject), Seen>,
+    /// The order in which they came.
+    order: Vec<(Option<Bdf>, Subject)>,
+}
+
+impl Folded {
+    fn add(&mut self, seen: Seen) {
+        let key = (seen.fixed.as_ref().map(|fixed| fixed.bdf()), seen.change.of);
+        match self.waiting.get_mut(&key) {
+            None => {
+                self.order.push(key);
+                self.waiting.insert(key, seen);
+            }
+            Some(first) => {
+                first.change.fold(seen.change);
+                first.lasted.1 = seen.lasted.1;
+                first.lost_bytes_per_s = seen.lost_bytes_per_s.or(first.lost_bytes_per_s);
+                for (end, later) in first.errors.iter_mut().zip(seen.errors) {
+                    *end = end.zip(later).map(|((before, _), (_, now))| (before, now)).or(later);
+                }
+            }
+        }
+    }
+
+    /// Writes them; keeps them while there is no room on the disk.
+    fn put(&mut self, journal: &mut Journal<'_>, method: &Method) -> Result<(), Error> {
+        if self.order.is_empty() {
+            return Ok(());
+        }
+        let mut records: Vec<Record> =
+            self.order.iter().filter_map(|key| self.waiting.get(key)).map(|seen| of_change(seen, method)).collect();
+        match journal.put_all(&mut records) {
+            Err(Error::Sink { source }) if source.kind() == std::io::ErrorKind::StorageFull => Ok(()),
+            written => {
+                self.order.clear();
+                self.waiting.clear();
+                written
+            }
+        }
+    }
+}
+
+fn of_change(seen: &Seen, method: &Method) -> Record {
+    let mut record = Record {
+        test: TEST.to_owned(),
+        device: seen.fixed.as_ref().map(|fixed| fixed.function.clone()),
+        interval: Some(Interval { start_ns: seen.lasted.0, end_ns: seen.lasted.1 }),
+        method: Some(method.clone()),
+        change: Some(seen.change.clone()),
+        instance: seen.below.as_deref().map(below),
+        ..Record::default()
+    };
+    if let Some(lost) = seen.lost_bytes_per_s {
+        record.metrics.insert("lost_bytes_per_s".to_owned(), Metric::of(lost, "bytes/s"));
+    }
+    for (end, errors) in ["port", "device"].iter().zip(seen.errors) {
+        let Some((before, now)) = errors else { continue };
+        record.metrics.insert(format!("{end}_errors_before"), Metric::count(before));
+        record.metrics.insert(format!("{end}_errors"), Metric::count(now));
+    }
+    record
+}
+
+/// The function below a port.
+fn below(fixed: &Fixed) -> Instance {
+    let Function { name, driver, devices, .. } = fixed.function.clone();
+    Instance {
+        scope: "port".to_owned(),
+        below: vec![Below { bdf: fixed.bdf(), name, driver, devices }],
+        ..Instance::default()
+    }
+}
+
+/// What a link came to.
+fn of_link(total: &Total, tracker: &Tracker, method: &Method) -> Record {
+    let mut record = Record {
+        test: TEST.to_owned(),
+        device: Some(total.fixed.function.clone()),
+        instance: total.below.as_deref().map(below),
+        interval: Some(Interval { start_ns: 0, end_ns: tracker.elapsed_ns() }),
+        method: Some(method.clone()),
+        ..Record::default()
+    };
+    let seconds = total.watched_ns as f64 / 1e9;
+    let mut put = |name: &str, metric| drop(record.metrics.insert(name.to_owned(), metric));
+    put("changes", Metric::count(total.changes));
+    if seconds > 0.0 {
+        put("changes_per_day", Metric::of(total.changes as f64 / seconds * 86400.0, "1/day"));
+        put("config_reads_per_s", Metric::of(tracker.reads as f64 / (tracker.elapsed_ns() as f64 / 1e9), "1/s"));
+    }
+    put("watched_ns", Metric::ns(total.watched_ns as f64));
+    put("below_best_ns", Metric::ns(total.below_ns as f64));
+    put("lost_bytes", Metric::of(total.lost_bytes, "bytes"));
+    put("unseen_ns", Metric::ns(total.blind_ns as f64));
+    put("asleep_ns", Metric::ns(total.asleep_ns as f64));
+    put("link_errors", Metric::count(total.errors));
+    if let Some(why) = total.blind_by {
+        // Links of which all the time is unseen for one reason are one warning.
+        let time = match total.blind_ns == total.watched_ns {
+            true => "all the time".to_owned(),
+            false => format!("{}: for {} of {}", total.fixed.bdf(), span(total.blind_ns), span(total.watched_ns)),
+        };
+        record.warnings.push(
+            warning::CHANGES_MISSED.warn(format!(
+                "{time} a change of the link that came back before the next sample left no trace: {why}"
+            )),
+        );
+    }
+    record
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use pciescope_core::change::Cause;
+    use pciescope_hw::synthetic::Synthetic;
+    use pciescope_hw::watch::Script;
+
+    use super::*;
+
+    /// Waits for nothing: the script's time passes as fast as it can be sampled.
+    struct Fast;
+    impl Host for Fast {
+        fn until(&mut self, _deadline_ns: Option<u64>) -> io::Result<Woken> {
+            Ok(Woken::Time)
+        }
+    }
+
+    /// A script whose time goes on by a step with each sample.
+    struct Stepped(Script, u64, u64);
+    impl Links for Stepped {
+        fn sample(&mut self) -> pciescope_hw::watch::Sample {
+            self.0.set(self.1);
+            self.1 += self.2;
+            self.0.sample()
+        }
+    }
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn watch(options: &str, seconds: u64, sink: &mut dyn Sink) {
+        let options = options.parse().unwrap();
+        let root = Synthetic::root(&options).unwrap();
+        let mut links = Stepped(Script::synthetic(&root, &options), 0, SECOND);
+        let plan = WatchPlan { interval_ns: SECOND, duration_ns: Some(seconds * SECOND), ..WatchPlan::default() };
+        let task = Task { plan, environment: Environment::default(), label: None, backend: "fake", warnings: None };
+        run(&mut links, task, &mut Fast, sink).unwrap();
+    }
+
+    #[test]
+    fn a_day_of_nothing_gives_no_change() {
+        let mut records = Vec::new();
+        watch("host=quiet", 86_400, &mut records);
+        let changes: Vec<&Record> =
+            records.iter().filter(|one| one.change.as_ref().is_some_and(|change| !change.is_start())).collect();
+        assert!(changes.is_empty(), "{changes:?}");
+        let links: Vec<&Record> = records.iter().filter(|one| one.metrics.contains_key("changes")).collect();
+        assert_eq!(links.len(), 5, "one for each port");
+        assert!(links.iter().all(|one| one.metrics["changes"].value == 0.0 && one.warnings.is_empty()), "{links:?}");
+    }
+
+    #[test]
+    fn an_hour_of_the_script_gives_its_changes_with_cause_and_loss() {
+        let mut records = Vec::new();
+        watch("seed=1", 3600, &mut records);
+        let seen: Vec<(u64, String, String, Cause, f64)> = records
+            .iter()
+            .filter_map(|record| {
+                let change = record.change.as_ref().filter(|one| !one.is_start() && one.of == Subject::Link)?;
+                let lost = record.metrics["lost_bytes_per_s"].value;
+                let at = record.interval?.end_ns / SECOND;
+                Some((at, record.device.as_ref()?.bdf?.to_string(), change.to.clone(), change.cause?, lost))
+            })
+            .collect();
+        let gpu = "0000:80:02.0";
+        let (disk, slot) = ("0000:00:02.0", "0000:80:01.0");
+        let lanes = |speed: f64, lanes: u8| pciescope_hw::ceiling::wire_bytes_per_s(speed, lanes).unwrap();
+        let expected = [
+            (600, gpu, "2.5 GT/s x16", Cause::PowerSaving, lanes(32.0, 16) - lanes(2.5, 16)),
+            (900, gpu, "32 GT/s x16", Cause::PowerSaving, 0.0),
+            (1200, disk, "8 GT/s x4", Cause::Reliability, lanes(32.0, 4) - lanes(8.0, 4)),
+            (2000, slot, "no link", Cause::HotPlug, 0.0),
+            (2120, slot, "32 GT/s x16", Cause::HotPlug, 0.0),
+            (3000, disk, "16 GT/s x4", Cause::Software, lanes(32.0, 4) - lanes(16.0, 4)),
+            (3060, disk, "32 GT/s x4", Cause::Software, 0.0),
+        ];
+        let expected: Vec<_> = expected
+            .into_iter()
+            .map(|(at, port, to, cause, lost)| (at, port.to_owned(), to.to_owned(), cause, lost))
+            .collect();
+        assert_eq!(seen, expected);
+        let total = |bdf: &str, name: &str| {
+            let is = |one: &&Record| {
+                one.metrics.contains_key("changes") && one.device.as_ref().unwrap().bdf == bdf.parse().ok()
+            };
+            records.iter().find(is).unwrap().metrics[name].value
+        };
+        // 1,800 s at a quarter, 60 s at half.
+        let lost = 1800.0 * (lanes(32.0, 4) - lanes(8.0, 4)) + 60.0 * (lanes(32.0, 4) - lanes(16.0, 4));
+        assert!((total(disk, "lost_bytes") / lost - 1.0).abs() < 1e-9, "{} {lost}", total(disk, "lost_bytes"));
+        assert_eq!(total(disk, "below_best_ns"), 1860e9);
+        // An idle GPU and an empty slot lose nothing.
+        assert_eq!((total(gpu, "lost_bytes"), total(slot, "lost_bytes")), (0.0, 0.0));
+        assert_eq!(total(disk, "link_errors"), 15.0);
+    }
+
+    /// A disk that is full for a time.
+    struct Full {
+        records: Vec<Record>,
+        calls: u32,
+        full: std::ops::Range<u32>,
+    }
+    impl Sink for Full {
+        fn put(&mut self, record: &Record) -> io::Result<()> {
+            self.records.push(record.clone());
+            Ok(())
+        }
+        fn put_all(&mut self, records: &[Record]) -> io::Result<()> {
+            self.calls += 1;
+            if self.full.contains(&self.calls) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            records.iter().try_for_each(|record| self.put(record))
+        }
+    }
+
+    #[test]
+    fn what_finds_no_room_is_folded_and_counted() {
+        let links = |full| {
+            let mut sink = Full { records: Vec::new(), calls: 0, full };
+            watch("seed=1", 3590, &mut sink);
+            let all = sink.records.into_iter().filter_map(|record| record.change);
+            all.filter(|change| !change.is_start()).collect::<Vec<_>>()
+        };
+        let (all, fewer) = (links(0..0), links(4..1500));
+        assert!(fewer.len() < all.len(), "{} of {}", fewer.len(), all.len());
+        let times = |changes: &[pciescope_core::Change]| changes.iter().map(|change| change.times).sum::<u64>();
+        assert_eq!(times(&fewer), times(&all));
+    }
+}

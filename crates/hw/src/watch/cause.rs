@@ -1,0 +1,129 @@
+//! Why a link changed, by what registers and the kernel's log say. docs/watch.md has the rules as a table.
+
+use pciescope_core::change::Cause;
+
+use super::{End, bits};
+use crate::ceiling;
+use crate::link::SPEEDS;
+
+/// Speed in GT/s and lanes; 0 lanes is no link.
+pub(super) type State = (f64, u8);
+
+/// A link before and now.
+pub(super) struct Pair<'e> {
+    /// The end that has the link: a port, or a function whose port is not seen.
+    pub ends: (&'e End, &'e End),
+    pub states: (State, State),
+    /// The function below the port.
+    pub below: (Option<&'e End>, Option<&'e End>),
+    /// Whether the kernel's log says that it holds this link; `None` where the log cannot be read.
+    pub is_held: Option<bool>,
+}
+
+/// Bits of a function's dword of link registers.
+fn has(end: &End, bit: u32) -> bool {
+    end.link.is_some_and(|link| link & bit != 0)
+}
+
+/// A bit that is set now, and was not before.
+pub(super) fn is_new((before, now): (&End, &End), bit: u32) -> bool {
+    before.link.is_some() && has(now, bit) && !has(before, bit)
+}
+
+/// The speed of Target Link Speed in GT/s.
+fn target(end: &End) -> Option<f64> {
+    SPEEDS.get(usize::from(end.link_2? & 0xf).checked_sub(1)?).copied()
+}
+
+/// What tells that software set something: the values of a field before and now.
+fn differs<T: PartialEq + ToString>(before: Option<T>, now: Option<T>, what: &str) -> Option<String> {
+    let (before, now) = (before?, now?);
+    (before != now).then(|| format!("{what} {} -> {}", before.to_string(), now.to_string()))
+}
+
+/// Bytes per second; 0 for no link.
+pub(super) fn rate((speed, width): State) -> f64 {
+    ceiling::wire_bytes_per_s(speed, width).unwrap_or(0.0)
+}
+
+/// Errors that both ends reported before and now.
+fn errors(pair: &Pair) -> (u64, u64) {
+    let sum = |end: Option<&End>| end.and_then(|end| end.errors).map_or(0, |errors| errors.iter().sum());
+    (sum(Some(pair.ends.0)) + sum(pair.below.0), sum(Some(pair.ends.1)) + sum(pair.below.1))
+}
+
+/// The cause of a change of speed or width, and the evidence.
+pub(super) fn of_link(pair: &Pair) -> (Cause, Vec<String>) {
+    let (before, now) = pair.ends;
+    let said = |cause, text: String| (cause, vec![text]);
+    let is_triggered = |end: &End| end.containment.is_some_and(|status| status & bits::TRIGGERED != 0);
+    if is_triggered(now) != is_triggered(before) {
+        let word = if is_triggered(now) { "triggered" } else { "released" };
+        return said(Cause::Containment, format!("DPC {word}"));
+    }
+    if let Some(evidence) = of_slot(before, now) {
+        return said(Cause::HotPlug, evidence);
+    }
+    let is_disabled = |end: &End| Some(has(end, bits::DISABLED));
+    if let Some(evidence) = differs(is_disabled(before), is_disabled(now), "Link Disable") {
+        return said(Cause::Software, evidence);
+    }
+    if let Some(evidence) = differs(target(before), target(now), "Target Link Speed") {
+        return match pair.is_held {
+            _ if target(now) != Some(SPEEDS[0]) => said(Cause::Software, evidence),
+            Some(true) => (Cause::KernelHold, vec![evidence, "the kernel's log says so".to_owned()]),
+            Some(false) => said(Cause::Software, evidence),
+            None => (Cause::Unknown, vec![evidence, "the kernel's log cannot be read".to_owned()]),
+        };
+    }
+    let sleeps = |end: Option<&End>| end.is_some_and(|end| end.is_asleep);
+    let ((_, lanes_before), (_, lanes)) = pair.states;
+    if sleeps(pair.below.0) != sleeps(pair.below.1) && (lanes == 0) != (lanes_before == 0) {
+        let word = if sleeps(pair.below.1) { "asleep" } else { "awake" };
+        return said(Cause::PowerSaving, format!("the function below is {word}"));
+    }
+    let (errors_before, errors_now) = errors(pair);
+    let is_display = |end: &End| end.fixed.function.class >> 16 == 0x03;
+    if lanes == lanes_before && errors_now == errors_before && pair.below.1.is_some_and(is_display) {
+        return said(Cause::PowerSaving, "a display, the same lanes, no error".to_owned());
+    }
+    let is_better = rate(pair.states.1) > rate(pair.states.0);
+    match (is_new(pair.ends, bits::AUTONOMOUS), is_new(pair.ends, bits::MANAGED)) {
+        (true, false) => said(Cause::Autonomous, "LABS was set".to_owned()),
+        // Hardware retrains to mend a link only downwards; the other reason for this bit is Retrain Link.
+        (false, true) if is_better => said(Cause::Software, "LBMS was set, and the link became better".to_owned()),
+        (false, true) => said(Cause::Reliability, "LBMS was set".to_owned()),
+        (true, true) if errors_now > errors_before => {
+            said(Cause::Reliability, "LBMS and LABS were set, with errors".to_owned())
+        }
+        (true, true) => said(Cause::Unknown, "LBMS and LABS were both set".to_owned()),
+        (false, false) if now.fixed.is_cleared => said(Cause::Unknown, "the kernel clears LBMS".to_owned()),
+        (false, false) if has(before, bits::MANAGED | bits::AUTONOMOUS) => {
+            said(Cause::Unknown, "LBMS or LABS was set before".to_owned())
+        }
+        (false, false) => (Cause::Unknown, Vec::new()),
+    }
+}
+
+/// The cause of a change that came back between two samples.
+pub(super) fn between(pair: &Pair) -> (Cause, Vec<String>) {
+    let (errors_before, errors_now) = errors(pair);
+    match (is_new(pair.ends, bits::AUTONOMOUS), is_new(pair.ends, bits::MANAGED)) {
+        (true, false) => (Cause::Autonomous, vec!["LABS was set".to_owned()]),
+        (false, true) if errors_now > errors_before => {
+            (Cause::Reliability, vec!["LBMS was set, with errors".to_owned()])
+        }
+        (is_autonomous, _) => {
+            let bits = if is_autonomous { "LBMS and LABS were set" } else { "LBMS was set" };
+            (Cause::Unknown, vec![bits.to_owned()])
+        }
+    }
+}
+
+/// What a slot tells of a card that came or went.
+pub(super) fn of_slot(before: &End, now: &End) -> Option<String> {
+    let card = |end: &End| end.slot.map(|slot| slot & bits::CARD != 0);
+    let power = |end: &End| end.slot.map(|slot| if slot & bits::POWER_OFF == 0 { "on" } else { "off" });
+    let of_card = differs(card(before), card(now), "Presence Detect");
+    of_card.or_else(|| differs(power(before), power(now), "slot power"))
+}

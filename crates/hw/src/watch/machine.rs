@@ -1,0 +1,271 @@
+//! Samples of this machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirEntryExt, OpenOptionsExt};
+use std::sync::Arc;
+
+use pciescope_core::{Bdf, Function};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::files::Files;
+use super::{End, Fixed, Links, Moment, Sample};
+use crate::config::Config;
+use crate::express::{self, Express, PortType};
+use crate::inventory::{CORRECTABLE, FATAL, NONFATAL};
+use crate::{Root, environment, link, nodes, pci};
+
+/// Extended capability: Downstream Port Containment (7.9.14).
+const EXT_CONTAINMENT: u16 = 0x001d;
+
+/// This machine, or a recorded tree of one.
+#[derive(Debug)]
+pub struct Machine {
+    root: Root,
+    /// Only these and the ports above them; all where it is empty.
+    only: BTreeSet<Bdf>,
+    known: BTreeMap<Bdf, Known>,
+    files: Files,
+    log: Option<Log>,
+    is_guest: bool,
+}
+
+/// What is looked up once for a function.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    fixed: Arc<Fixed>,
+    path: Vec<Bdf>,
+    /// Offsets in configuration space; `None` until the function was seen awake.
+    offsets: Option<Offsets>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Offsets {
+    /// Of the PCI Express capability; `None` without one, and without privilege.
+    express: Option<u64>,
+    has_slot: bool,
+    has_link_2: bool,
+    containment: Option<u64>,
+}
+
+impl Machine {
+    /// The machine; of its functions those named with the ports above them, or all if none is.
+    pub fn new(root: &Root, named: &[Bdf]) -> Machine {
+        let mut only: BTreeSet<Bdf> = named.iter().copied().collect();
+        only.extend(named.iter().flat_map(|bdf| pci::path(root, *bdf)));
+        Machine {
+            root: root.clone(),
+            only,
+            known: BTreeMap::new(),
+            files: Files::default(),
+            log: Log::open(root),
+            is_guest: environment::hypervisor(root).is_some(),
+        }
+    }
+
+    /// Whether a function sleeps, or a bridge above it: to read its registers would wake them.
+    fn is_asleep(&mut self, bdf: Bdf, path: &[Bdf]) -> bool {
+        let (root, files) = (&self.root, &mut self.files);
+        let mut is = |bdf: Bdf| {
+            let status = files.text(root, bdf, "power/runtime_status");
+            matches!(status.as_deref(), Some("suspended" | "suspending" | "resuming"))
+                || files.text(root, bdf, "power_state").is_some_and(|state| state == "D3cold")
+        };
+        is(bdf) || path.iter().any(|above| is(*above))
+    }
+
+    fn end(&mut self, bdf: Bdf, inode: u64, reads: &mut u64) -> Option<End> {
+        if self.known.get(&bdf).is_none_or(|known| known.fixed.inode != inode) {
+            self.files.forget(bdf);
+            let known = self.look_up(bdf, inode)?;
+            self.known.insert(bdf, known);
+        }
+        let path = self.known.get(&bdf)?.path.clone();
+        let is_asleep = self.is_asleep(bdf, &path);
+        if !is_asleep && self.known.get(&bdf)?.offsets.is_none() {
+            self.look_into(bdf);
+        }
+        let Known { fixed, offsets, .. } = self.known.get(&bdf)?.clone();
+        let mut end = End {
+            driver: pci::driver(&self.root, bdf),
+            power: self.files.text(&self.root, bdf, "power_state").filter(|state| state.starts_with('D')),
+            is_asleep,
+            errors: self.errors(bdf),
+            fixed,
+            ..End::default()
+        };
+        let offsets = offsets.filter(|_| !is_asleep).unwrap_or_default();
+        let mut dword = |at: u64| {
+            let mut bytes = [0; 4];
+            self.files.exact(&self.root, bdf, "config", at, &mut bytes)?;
+            *reads += 1;
+            // All-ones is no answer.
+            Some(u32::from_le_bytes(bytes)).filter(|dword| *dword != u32::MAX)
+        };
+        if let Some(at) = offsets.express {
+            end.link = dword(at + 0x10);
+            if end.fixed.leads_down && end.link.is_some() {
+                end.slot = if offsets.has_slot { dword(at + 0x18) } else { None };
+                end.link_2 = if offsets.has_link_2 { dword(at + 0x30).map(|dword| dword as u16) } else { None };
+                end.containment = offsets.containment.and_then(|at| dword(at + 8)).map(|dword| dword as u16);
+            }
+        } else if !is_asleep && end.fixed.has_link {
+            end.shown = self.shown(bdf);
+        }
+        Some(end)
+    }
+
+    /// What sysfs tells without privilege.
+    fn shown(&mut self, bdf: Bdf) -> Option<(f64, u8)> {
+        let speed = self.files.text(&self.root, bdf, "current_link_speed")?;
+        let width = self.files.text(&self.root, bdf, "current_link_width")?;
+        Some((link::parse_speed(&speed)?, width.parse().ok()?))
+    }
+
+    fn errors(&mut self, bdf: Bdf) -> Option<[u64; 3]> {
+        let mut total = |file| {
+            let text = self.files.text(&self.root, bdf, file)?;
+            let line = text.lines().rev().find(|line| line.starts_with("TOTAL_ERR"))?;
+            line.split_whitespace().nth(1)?.parse().ok()
+        };
+        Some([total(CORRECTABLE)?, total(NONFATAL)?, total(FATAL)?])
+    }
+
+    /// What files tell of a function without a register.
+    fn look_up(&self, bdf: Bdf, inode: u64) -> Option<Known> {
+        let id = |file: &str| pci::id(&self.root, bdf, file).ok();
+        let (vendor, device, class) = (id("vendor")? as u16, id("device")? as u16, id("class")?);
+        let path = pci::path(&self.root, bdf);
+        let function = Function {
+            bdf: Some(bdf),
+            vendor,
+            device,
+            class,
+            name: pci::name(vendor, device),
+            driver: pci::driver(&self.root, bdf),
+            devices: nodes::names(&self.root, bdf),
+            path: path.clone(),
+            ..Function::default()
+        };
+        let leads_down = pci::is_bridge(class) && path.len() % 2 == 0;
+        let fixed = Fixed { inode, function, leads_down, ..Fixed::default() };
+        Some(Known { fixed: Arc::new(fixed), path, offsets: None })
+    }
+
+    /// What the registers of a function that is awake tell once.
+    fn look_into(&mut self, bdf: Bdf) {
+        let config = Config::load(&self.root, bdf);
+        let express = Express::of(&config);
+        let has_extended = config.has_extended();
+        let above = |known: &Known| known.path.last().is_some_and(|port| self.known.contains_key(port));
+        let Some(mut known) = self.known.get(&bdf).cloned() else { return };
+        let mut fixed = Fixed::clone(&known.fixed);
+        let most = link::shown(&self.root, bdf).map(|link| (link.max_speed_gts, link.max_width));
+        fixed.has_link = (fixed.leads_down || !above(&known)) && most.is_some();
+        fixed.most = most;
+        fixed.is_cleared = link::is_cleared_by_kernel(&self.root, bdf);
+        let mut offsets = Offsets::default();
+        if let Some(express) = express.filter(|express| express.kind() != PortType::Other) {
+            fixed.leads_down = express.leads_down();
+            fixed.reports_active = !self.is_guest && express.is_data_link_active().is_some();
+            offsets = Offsets {
+                express: Some(express.at as u64),
+                has_slot: express.has_slot(),
+                has_link_2: express.link_control_2().is_some(),
+                containment: if has_extended && fixed.leads_down {
+                    express::extended(&config, EXT_CONTAINMENT).map(|at| at as u64)
+                } else {
+                    None
+                },
+            };
+        }
+        known.fixed = Arc::new(fixed);
+        known.offsets = Some(offsets);
+        self.known.insert(bdf, known);
+    }
+}
+
+impl Links for Machine {
+    fn sample(&mut self) -> Sample {
+        let mut sample = Sample { at: now(), held: self.log.as_mut().map(Log::held), ..Sample::default() };
+        let listed = std::fs::read_dir(self.root.path("/sys/bus/pci/devices")).into_iter().flatten().flatten();
+        // By address, so that a port is known before what is below it.
+        let listed: BTreeMap<Bdf, u64> =
+            listed.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.ino()))).collect();
+        let gone: Vec<Bdf> = self.known.keys().filter(|bdf| !listed.contains_key(bdf)).copied().collect();
+        for bdf in gone {
+            self.known.remove(&bdf);
+            self.files.forget(bdf);
+        }
+        for (bdf, inode) in listed {
+            if self.only.is_empty() || self.only.contains(&bdf) {
+                // One that goes away meanwhile is missing from the next sample's list.
+                if let Some(end) = self.end(bdf, inode, &mut sample.reads) {
+                    sample.functions.insert(bdf, end);
+                }
+            }
+        }
+        sample
+    }
+}
+
+fn now() -> Moment {
+    let ns = |clock| {
+        let time = clock_gettime(clock);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    };
+    Moment { monotonic_ns: ns(ClockId::Monotonic), boot_ns: ns(ClockId::Boottime) }
+}
+
+/// The kernel's log from now on.
+#[derive(Debug)]
+struct Log(File);
+
+/// What the kernel says of a link that it holds at 2.5 GT/s (drivers/pci/quirks.c, pcie_failed_link_retrain).
+const HELD: &str = "retraining non-functional downstream link at 2.5GT/s";
+
+impl Log {
+    fn open(root: &Root) -> Option<Log> {
+        let mut options = File::options();
+        options.read(true).custom_flags(libc::O_NONBLOCK);
+        let mut file = options.open(root.path("/dev/kmsg")).ok()?;
+        file.seek(SeekFrom::End(0)).ok()?;
+        Some(Log(file))
+    }
+
+    /// The functions that it named since the last call.
+    fn held(&mut self) -> Vec<Bdf> {
+        let mut held = Vec::new();
+        // One message each time; messages that were overwritten are an error once (EPIPE).
+        let mut message = [0; 8192];
+        loop {
+            match self.0.read(&mut message) {
+                Ok(0) => break,
+                Ok(read) => held.extend(held_by(&String::from_utf8_lossy(&message[..read]))),
+                Err(error) if error.raw_os_error() == Some(libc::EPIPE) => {}
+                Err(_) => break,
+            }
+        }
+        held
+    }
+}
+
+/// The function of a message about a held link: `pci 0000:02:00.0: broken device, retraining ...`.
+fn held_by(message: &str) -> Option<Bdf> {
+    let (before, _) = message.split_once(HELD)?;
+    before.split([' ', ';']).find_map(|word| word.trim_end_matches(':').parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_held_link_is_named_by_the_kernel() {
+        let text =
+            "4,711,12345,-;pci 0000:02:00.0: broken device, retraining non-functional downstream link at 2.5GT/s\n";
+        assert_eq!(held_by(text), "0000:02:00.0".parse().ok());
+        assert_eq!(held_by("4,711,12345,-;pci 0000:02:00.0: enabling device (0000 -> 0002)"), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! Links over time: samples of what functions, links and slots are like, and the changes between them.
+//!
+//! [`Links`] gives samples: [`Machine`] reads this machine, [`Script`] plays one. [`Tracker`] compares each sample with the
+//! one before and says what changed and why. Nothing here writes a register or wakes a device.
+
+mod cause;
+mod files;
+mod machine;
+mod script;
+mod tracker;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pciescope_core::{Bdf, Function};
+
+pub use machine::Machine;
+pub use script::{Event, Script};
+pub use tracker::{Seen, Total, Tracker};
+
+/// What a watch looks at: this machine, or a script.
+pub trait Links {
+    /// How everything is now.
+    fn sample(&mut self) -> Sample;
+
+    /// How long a time under watch takes in reality, in nanoseconds.
+    fn real_ns(&self, ns: u64) -> u64 {
+        ns
+    }
+}
+
+/// When a sample was taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// CLOCK_MONOTONIC, in nanoseconds: it stands still while the machine sleeps.
+    pub monotonic_ns: u64,
+    /// CLOCK_BOOTTIME, in nanoseconds: it goes on.
+    pub boot_ns: u64,
+}
+
+/// How everything is at a moment.
+#[derive(Debug, Clone, Default)]
+pub struct Sample {
+    /// When.
+    pub at: Moment,
+    /// The functions, by address.
+    pub functions: BTreeMap<Bdf, End>,
+    /// Functions of which the kernel's log said since the last sample that it holds their link at 2.5 GT/s. `None` where
+    /// the log cannot be read.
+    pub held: Option<Vec<Bdf>>,
+    /// How many times a dword of configuration space was read for it.
+    pub reads: u64,
+}
+
+/// A function at a moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct End {
+    /// What does not change as long as it is there.
+    pub fixed: Arc<Fixed>,
+    /// The bound driver.
+    pub driver: Option<String>,
+    /// The power state as sysfs shows it, such as `D0`.
+    pub power: Option<String>,
+    /// Whether it sleeps, or a bridge above it: then no register was read.
+    pub is_asleep: bool,
+    /// Errors that it reported: correctable, nonfatal, fatal; `None` where the kernel keeps no account.
+    pub errors: Option<[u64; 3]>,
+    /// Link Control in the lower half, Link Status in the upper one (7.5.3.7, 7.5.3.8).
+    pub link: Option<u32>,
+    /// Slot Control and Slot Status (7.5.3.10, 7.5.3.11) of a port with a slot.
+    pub slot: Option<u32>,
+    /// Link Control 2 (7.5.3.19).
+    pub link_2: Option<u16>,
+    /// DPC Status (7.9.14.4).
+    pub containment: Option<u16>,
+    /// Speed in GT/s and lanes as sysfs shows them, where registers cannot be read.
+    pub shown: Option<(f64, u8)>,
+}
+
+/// What does not change of a function as long as it is there.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Fixed {
+    /// Another function at the same address has another number here.
+    pub inode: u64,
+    /// Address, class, name and the names of its devices; no registers.
+    pub function: Function,
+    /// Whether its link leads down: a root port, or a downstream port of a switch.
+    pub leads_down: bool,
+    /// Whether it has a link at all. That of a function below a port that is seen belongs to the port.
+    pub has_link: bool,
+    /// Highest speed in GT/s and most lanes; `None` where they cannot be read.
+    pub most: Option<(f64, u8)>,
+    /// Whether the port says that its data link layer is up (Link Capabilities, bit 20) and may be believed.
+    pub reports_active: bool,
+    /// Whether the kernel clears Link Bandwidth Management Status itself (its port service of bandwidth control).
+    pub is_cleared: bool,
+}
+
+impl Fixed {
+    /// The function's address.
+    ///
+    /// # Panics
+    /// Never for what [`Machine`] and [`Script`] make: they give each its address.
+    pub fn bdf(&self) -> Bdf {
+        self.function.bdf.expect("a watched function has its address")
+    }
+}
+
+/// Bits of Link Control, Link Status and Slot Status, in the dwords of [`End`].
+pub(crate) mod bits {
+    pub const ASPM: u32 = 0b11;
+    pub const DISABLED: u32 = 1 << 4;
+    pub const TRAINING: u32 = 1 << (16 + 11);
+    pub const ACTIVE: u32 = 1 << (16 + 13);
+    /// Link Bandwidth Management Status, and Link Autonomous Bandwidth Status.
+    pub const MANAGED: u32 = 1 << (16 + 14);
+    pub const AUTONOMOUS: u32 = 1 << (16 + 15);
+    pub const ATTENTION: u32 = 0b11 << 6;
+    pub const POWER_OFF: u32 = 1 << 10;
+    pub const CARD: u32 = 1 << (16 + 6);
+    /// The trigger of downstream port containment.
+    pub const TRIGGERED: u16 = 1;
+}

@@ -1,0 +1,412 @@
+//! The changes between samples, and what each link lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pciescope_core::Bdf;
+use pciescope_core::change::{Cause, Change, Source, Subject};
+
+use super::cause::{self, Pair, State, rate};
+use super::{End, Fixed, Moment, Sample, bits};
+use crate::link::SPEEDS;
+
+/// A change, or a state at the start.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Of which function; `None` for a gap.
+    pub fixed: Option<Arc<Fixed>>,
+    /// The function below, where it is the link of a port.
+    pub below: Option<Arc<Fixed>>,
+    /// What changed.
+    pub change: Change,
+    /// When the state before began, and when it ended, in nanoseconds since the first sample.
+    pub lasted: (u64, u64),
+    /// What the link carries less than the best state seen, in bytes per second; `None` for what is no link.
+    pub lost_bytes_per_s: Option<f64>,
+    /// Errors that the port and the function below had reported at the last change and now.
+    pub errors: [Option<(u64, u64)>; 2],
+}
+
+/// What a link came to over the whole time.
+#[derive(Debug, Clone, Default)]
+pub struct Total {
+    /// The function that has the link.
+    pub fixed: Arc<Fixed>,
+    /// The last one below it, where that is a port.
+    pub below: Option<Arc<Fixed>>,
+    /// Changes of speed and width, those between two samples among them.
+    pub changes: u64,
+    /// Time under watch, in nanoseconds.
+    pub watched_ns: u64,
+    /// Time slower or narrower than the best state seen, power saving left out, in nanoseconds.
+    pub below_ns: u64,
+    /// What it could have carried meanwhile, in bytes.
+    pub lost_bytes: f64,
+    /// Time in which a change that came back between two samples would have left no trace, in nanoseconds.
+    pub blind_ns: u64,
+    /// Time in which the function or the one below slept, in nanoseconds.
+    pub asleep_ns: u64,
+    /// Errors that both ends reported meanwhile.
+    pub errors: u64,
+    /// Why changes may have been missed.
+    pub blind_by: Option<&'static str>,
+}
+
+/// Compares each sample with the one before.
+#[derive(Debug, Default)]
+pub struct Tracker {
+    start: Option<Moment>,
+    last: Moment,
+    /// The functions as they were last seen; what could not be read now is as it was.
+    ends: BTreeMap<Bdf, End>,
+    links: BTreeMap<Bdf, Track>,
+    /// When each state began, in nanoseconds since the first sample.
+    since: BTreeMap<(Bdf, Subject), u64>,
+    /// Dwords of configuration space that were read.
+    pub reads: u64,
+}
+
+/// A link under watch.
+#[derive(Debug, Default)]
+struct Track {
+    total: Total,
+    state: Option<State>,
+    best: f64,
+    is_loss: bool,
+    /// Errors of both ends at the last change, and at the last sample.
+    errors: [Option<u64>; 2],
+    counts: [Option<u64>; 2],
+    was_blind: bool,
+}
+
+/// A clock that goes on differs from one that stands still by more than this when the machine slept, in nanoseconds.
+const SLEPT_NS: u64 = 100_000_000;
+
+impl Tracker {
+    /// What changed since the sample before; of the first sample the states.
+    pub fn next(&mut self, sample: Sample) -> Vec<Seen> {
+        let start = *self.start.get_or_insert(sample.at);
+        let is_first = self.last == Moment::default();
+        let now_ns = sample.at.boot_ns.saturating_sub(start.boot_ns);
+        let before_ns = self.last.boot_ns.saturating_sub(start.boot_ns);
+        let mut seen = Vec::new();
+        let slept_ns = (sample.at.boot_ns.saturating_sub(self.last.boot_ns))
+            .saturating_sub(sample.at.monotonic_ns.saturating_sub(self.last.monotonic_ns));
+        let is_gap = !is_first && slept_ns > SLEPT_NS;
+        if is_gap {
+            seen.push(gap(before_ns, now_ns, slept_ns));
+        }
+        self.reads += sample.reads;
+        self.last = sample.at;
+        let mut ends: BTreeMap<Bdf, End> = sample.functions;
+        for (bdf, now) in &mut ends {
+            // What cannot be read now is as it was, of the same function.
+            if let Some(before) = self.ends.get(bdf).filter(|before| before.fixed.inode == now.fixed.inode) {
+                now.link = now.link.filter(|link| link & bits::TRAINING == 0).or(before.link);
+                now.slot = now.slot.or(before.slot);
+                now.link_2 = now.link_2.or(before.link_2);
+                now.containment = now.containment.or(before.containment);
+                now.shown = now.shown.or(before.shown);
+            }
+        }
+        let old = std::mem::replace(&mut self.ends, ends);
+        if !is_first {
+            let all: BTreeSet<Bdf> = old.keys().chain(self.ends.keys()).copied().collect();
+            for bdf in all {
+                self.function(bdf, &old, now_ns, &mut seen);
+            }
+        }
+        let held = sample.held;
+        for bdf in self.ends.keys().copied().collect::<Vec<_>>() {
+            self.link(bdf, &old, held.as_deref(), (now_ns, now_ns - before_ns.min(now_ns), is_gap), &mut seen);
+        }
+        seen
+    }
+
+    /// What each link came to.
+    pub fn totals(&self) -> impl Iterator<Item = &Total> {
+        self.links.values().map(|track| &track.total)
+    }
+
+    /// When the last sample was taken, in nanoseconds since the first.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.start.map_or(0, |start| self.last.boot_ns.saturating_sub(start.boot_ns))
+    }
+
+    /// The first function right below a port.
+    fn below(ends: &BTreeMap<Bdf, End>, port: Bdf) -> Option<&End> {
+        ends.values().find(|end| end.fixed.function.path.last() == Some(&port))
+    }
+
+    /// Everything of a function but its link.
+    fn function(&mut self, bdf: Bdf, old: &BTreeMap<Bdf, End>, now_ns: u64, seen: &mut Vec<Seen>) {
+        let (before, now) = (old.get(&bdf), self.ends.get(&bdf));
+        let mut found: Vec<(Subject, String, String, Option<Cause>, Vec<String>)> = Vec::new();
+        match (before, now) {
+            (Some(before), Some(now)) if before.fixed.inode == now.fixed.inode => {
+                let mut put = |of, from: Option<String>, to: Option<String>, cause, evidence: Vec<String>| {
+                    if let (Some(from), Some(to)) = (from, to) {
+                        if from != to {
+                            found.push((of, from, to, cause, evidence));
+                        }
+                    }
+                };
+                let of_power = if before.is_asleep == now.is_asleep { Cause::Unknown } else { Cause::PowerSaving };
+                put(Subject::Power, power(before), power(now), Some(of_power), Vec::new());
+                put(Subject::Driver, driver(before), driver(now), Some(Cause::Driver), Vec::new());
+                put(Subject::Aspm, aspm(before), aspm(now), Some(Cause::Software), Vec::new());
+                let evidence = cause::of_slot(before, now);
+                let of_slot = if evidence.is_some() { Cause::HotPlug } else { Cause::Software };
+                put(Subject::Slot, slot(before), slot(now), Some(of_slot), evidence.into_iter().collect());
+                put(Subject::Containment, triggered(before), triggered(now), Some(Cause::Containment), Vec::new());
+                let is_reset = before.errors.zip(now.errors).is_some_and(|(a, b)| (0..3).any(|n| b[n] < a[n]));
+                let reset = is_reset.then(|| "a counter fell: it was cleared, or wrapped".to_owned());
+                put(Subject::Errors, errors(before), errors(now), None, reset.into_iter().collect());
+            }
+            _ => {
+                let port = before.or(now).and_then(|end| end.fixed.function.path.last()).copied();
+                let ports = port.and_then(|port| old.get(&port).zip(self.ends.get(&port)));
+                let evidence = ports.and_then(|(before, now)| cause::of_slot(before, now));
+                let contained = ports.is_some_and(|(_, now)| now.containment.is_some_and(|dpc| dpc & 1 != 0));
+                let (cause, evidence) = match evidence {
+                    Some(evidence) => (Cause::HotPlug, vec![evidence]),
+                    None if contained => (Cause::Containment, vec!["DPC triggered".to_owned()]),
+                    None => (Cause::Enumeration, vec!["its slot did not change".to_owned()]),
+                };
+                let word = |end: Option<&End>| if end.is_some() { "present" } else { "absent" }.to_owned();
+                found.push((Subject::Presence, word(before), word(now), Some(cause), evidence));
+            }
+        }
+        let Some(fixed) = now.or(before).map(|end| Arc::clone(&end.fixed)) else { return };
+        for (of, from, to, cause, evidence) in found {
+            let since = self.since.insert((bdf, of), now_ns).unwrap_or(0);
+            let is_register = matches!(of, Subject::Aspm | Subject::Slot | Subject::Containment);
+            let source = if is_register { Source::Registers } else { Source::Sysfs };
+            let change = Change { of, from: Some(from), to, cause, source, evidence, may_have_missed: false, times: 1 };
+            seen.push(Seen {
+                fixed: Some(Arc::clone(&fixed)),
+                change,
+                below: None,
+                lasted: (since, now_ns),
+                lost_bytes_per_s: None,
+                errors: [None, None],
+            });
+        }
+    }
+
+    /// The link of a function that has one. `times`: now and since the sample before, in nanoseconds, and whether the machine
+    /// slept in between.
+    fn link(
+        &mut self,
+        bdf: Bdf,
+        old: &BTreeMap<Bdf, End>,
+        held: Option<&[Bdf]>,
+        (now_ns, step_ns, is_gap): (u64, u64, bool),
+        seen: &mut Vec<Seen>,
+    ) {
+        let Some(now) = self.ends.get(&bdf).filter(|end| end.fixed.has_link) else { return };
+        let below = Self::below(&self.ends, bdf).filter(|_| now.fixed.leads_down);
+        let state = state(now, below.is_none());
+        let counts = [Some(now), below].map(|end| end.and_then(|end| end.errors).map(|errors| errors.iter().sum()));
+        let source = if now.link.is_some() { Source::Registers } else { Source::Sysfs };
+        let is_known = old.get(&bdf).is_some_and(|before| before.fixed.inode == now.fixed.inode);
+        if !is_known || !self.links.contains_key(&bdf) {
+            let Some(state) = state else { return };
+            let track = Track {
+                total: Total {
+                    fixed: Arc::clone(&now.fixed),
+                    below: below.map(|below| Arc::clone(&below.fixed)),
+                    ..Total::default()
+                },
+                state: Some(state),
+                best: rate(state),
+                is_loss: false,
+                errors: counts,
+                counts,
+                was_blind: false,
+            };
+            let change = Change {
+                of: Subject::Link,
+                from: None,
+                to: words(state),
+                cause: None,
+                source,
+                evidence: could(now, below, state).into_iter().collect(),
+                may_have_missed: false,
+                times: 1,
+            };
+            seen.push(Seen {
+                fixed: Some(Arc::clone(&now.fixed)),
+                change,
+                below: below.map(|below| Arc::clone(&below.fixed)),
+                lasted: (now_ns, now_ns),
+                lost_bytes_per_s: None,
+                errors: counts.map(|count| count.map(|count| (count, count))),
+            });
+            self.since.insert((bdf, Subject::Link), now_ns);
+            self.links.insert(bdf, track);
+            return;
+        }
+        let (Some(before), Some(track)) = (old.get(&bdf), self.links.get_mut(&bdf)) else { return };
+        let total = &mut track.total;
+        total.fixed = Arc::clone(&now.fixed);
+        total.below = below.map(|below| Arc::clone(&below.fixed)).or(total.below.take());
+        total.watched_ns += step_ns;
+        let both = track.counts.iter().zip(&counts).filter_map(|(before, now)| (*before).zip(*now));
+        total.errors += both.map(|(before, now)| now.saturating_sub(before)).sum::<u64>();
+        track.counts = counts;
+        if now.is_asleep || below.is_some_and(|below| below.is_asleep) {
+            total.asleep_ns += step_ns;
+        }
+        let lost = |best: f64, state: State| (best - rate(state)).max(0.0);
+        if let Some(before) = track.state.filter(|before| track.is_loss && lost(track.best, *before) > 0.0) {
+            total.below_ns += step_ns;
+            total.lost_bytes += lost(track.best, before) * step_ns as f64 / 1e9;
+        }
+        let blind = blind(before);
+        if let Some(why) = blind {
+            total.blind_ns += step_ns;
+            total.blind_by = Some(why);
+            track.was_blind = true;
+        }
+        let (Some(was), Some(state)) = (track.state, state) else { return };
+        let below_before = Self::below(old, bdf).filter(|_| now.fixed.leads_down);
+        let is_held = held.map(|held| {
+            held.iter().any(|named| *named == bdf || below.is_some_and(|below| below.fixed.bdf() == *named))
+        });
+        let pair = Pair { ends: (before, now), states: (was, state), below: (below_before, below), is_held };
+        let is_between = was == state
+            && !is_gap
+            && [bits::MANAGED, bits::AUTONOMOUS].into_iter().any(|bit| cause::is_new(pair.ends, bit));
+        if was == state && !is_between {
+            return;
+        }
+        let (cause, mut evidence) = match is_between {
+            true => cause::between(&pair),
+            false if is_gap => (Cause::Unknown, vec!["the machine slept in between".to_owned()]),
+            false => cause::of_link(&pair),
+        };
+        total.changes += 1;
+        if is_between {
+            evidence.push("it changed and came back between two samples".to_owned());
+        }
+        track.best = if cause == Cause::HotPlug { rate(state) } else { track.best.max(rate(state)) };
+        if !is_between {
+            track.is_loss = cause != Cause::PowerSaving;
+        }
+        let errors = [0, 1].map(|end| track.errors[end].zip(counts[end]));
+        let since = self.since.insert((bdf, Subject::Link), now_ns).unwrap_or(0);
+        let change = Change {
+            of: Subject::Link,
+            from: Some(words(was)),
+            to: words(state),
+            cause: Some(cause),
+            source,
+            evidence,
+            may_have_missed: std::mem::take(&mut track.was_blind),
+            times: 1,
+        };
+        track.state = Some(state);
+        track.errors = counts;
+        let lost_bytes_per_s = Some(lost(track.best, state));
+        seen.push(Seen {
+            fixed: Some(Arc::clone(&now.fixed)),
+            below: track.total.below.clone(),
+            change,
+            lasted: (since, now_ns),
+            lost_bytes_per_s,
+            errors,
+        });
+    }
+}
+
+fn gap(before_ns: u64, now_ns: u64, slept_ns: u64) -> Seen {
+    let change = Change {
+        of: Subject::Gap,
+        from: Some("awake".to_owned()),
+        to: format!("awake, after {:.1} s of sleep", slept_ns as f64 / 1e9),
+        cause: None,
+        source: Source::Clock,
+        evidence: Vec::new(),
+        may_have_missed: true,
+        times: 1,
+    };
+    Seen { fixed: None, below: None, change, lasted: (before_ns, now_ns), lost_bytes_per_s: None, errors: [None, None] }
+}
+
+/// Why a change that comes back before the next sample would leave no trace; `None` where it would.
+fn blind(before: &End) -> Option<&'static str> {
+    match before.link {
+        _ if before.is_asleep => None,
+        None => Some("the registers cannot be read"),
+        Some(_) if before.fixed.is_cleared => Some("the kernel clears LBMS"),
+        Some(link) if link & (bits::MANAGED | bits::AUTONOMOUS) != 0 => Some("LBMS or LABS is set already"),
+        Some(_) => None,
+    }
+}
+
+/// How a link runs; `None` where nothing tells.
+fn state(end: &End, is_empty: bool) -> Option<State> {
+    let Some(link) = end.link else { return end.shown };
+    let code = (link >> 16 & 0xf) as usize;
+    let speed = code.checked_sub(1).and_then(|place| SPEEDS.get(place)).copied().unwrap_or(0.0);
+    let width = (link >> 20 & 0x3f) as u8;
+    let is_down = link & bits::DISABLED != 0
+        || end.fixed.reports_active && link & bits::ACTIVE == 0
+        // A port that does not say whether its link is up shows the lowest speed without one.
+        || !end.fixed.reports_active && is_empty && end.fixed.leads_down && speed == SPEEDS[0];
+    Some(if is_down || speed == 0.0 || width == 0 { (0.0, 0) } else { (speed, width) })
+}
+
+/// `16 GT/s x4`, `no link`.
+fn words((speed, width): State) -> String {
+    if width == 0 { "no link".to_owned() } else { format!("{speed} GT/s x{width}") }
+}
+
+/// That a link runs below what both of its ends can do.
+fn could(end: &End, below: Option<&End>, (speed, width): State) -> Option<String> {
+    let (own, other) = (end.fixed.most?, below?.fixed.most?);
+    let most = (own.0.min(other.0), own.1.min(other.1));
+    (width > 0 && (speed < most.0 || width < most.1)).then(|| format!("both ends can {}", words(most)))
+}
+
+fn power(end: &End) -> Option<String> {
+    match (&end.power, end.is_asleep) {
+        (Some(state), true) => Some(format!("asleep in {state}")),
+        (None, true) => Some("asleep".to_owned()),
+        (state, false) => state.clone(),
+    }
+}
+
+fn driver(end: &End) -> Option<String> {
+    Some(end.driver.clone().unwrap_or_else(|| "none".to_owned()))
+}
+
+fn aspm(end: &End) -> Option<String> {
+    let words = ["off", "L0s", "L1", "L0s L1"];
+    Some(words[(end.link? & bits::ASPM) as usize].to_owned())
+}
+
+fn slot(end: &End) -> Option<String> {
+    let slot = end.slot?;
+    let card = if slot & bits::CARD != 0 { "card" } else { "empty" };
+    let power = if slot & bits::POWER_OFF == 0 { "" } else { ", power off" };
+    let attention = match (slot & bits::ATTENTION) >> 6 {
+        1 => ", attention on",
+        2 => ", attention blinking",
+        _ => "",
+    };
+    Some(format!("{card}{power}{attention}"))
+}
+
+fn triggered(end: &End) -> Option<String> {
+    let word = if end.containment? & bits::TRIGGERED != 0 { "triggered" } else { "not triggered" };
+    Some(word.to_owned())
+}
+
+fn errors(end: &End) -> Option<String> {
+    let counts = end.errors?.into_iter().zip(["correctable", "nonfatal", "fatal"]);
+    let words: Vec<String> =
+        counts.filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    Some(if words.is_empty() { "none".to_owned() } else { words.join(", ") })
+}
