@@ -38,6 +38,10 @@
 #define   LAB_FUNCTION_FIRST		0x8
 #define LAB_PAGE(n)			(0x1000 * ((n) + 1))
 #define LAB_PAGE_BYTES			0x1000
+/* Link registers, at the beginning of a page: what they show, and which bits of it. */
+#define   LAB_EXPRESS(n)		(8 * (n))
+#define   LAB_EXPRESS_VALUE		0x0
+#define   LAB_EXPRESS_MASK		0x4
 
 #define LAB_SUBCHANNEL(n)		(0x800 + 32 * (n))
 #define   LAB_SUBCHANNEL_ADDRESS_LOW	0x00

@@ -23,6 +23,7 @@
  * @device: device ID it is to show
  * @first: first byte of the overlay
  * @link: last extended capability below it, 0 as long as it is not known
+ * @express: the PCI Express capability, 0 as long as it is not known
  * @own_ids: the function's own IDs
  * @is_attached: the function was seen; as long as it was not, its accesses are left alone
  * @page: what answers in the overlay
@@ -33,6 +34,7 @@ struct lab_function {
 	u16 device;
 	u16 first;
 	u16 link;
+	u16 express;
 	u32 own_ids;
 	bool is_attached;
 	void __iomem *page;
@@ -112,6 +114,48 @@ static struct lab_function *lab_overlaid(struct pci_bus *bus, unsigned int devfn
 	return function && READ_ONCE(function->is_attached) ? function : NULL;
 }
 
+/* The dwords of the PCI Express capability that the board may answer, in its order. */
+static const u16 lab_express[] = { PCI_EXP_LNKCTL, PCI_EXP_SLTCTL, PCI_EXP_LNKCTL2 };
+
+/* The place of an access among lab_express, negative for all others. */
+static int lab_express_of(const struct lab_function *function, int where)
+{
+	u16 express = READ_ONCE(function->express);
+	int i;
+
+	for (i = 0; express && i < ARRAY_SIZE(lab_express); i++) {
+		if ((where & ~3) == express + lab_express[i])
+			return i;
+	}
+	return -ENOENT;
+}
+
+/* The function's own dword, with the bits that the board answers. */
+static int lab_read_express(const struct lab_function *function, struct pci_bus *bus,
+			    unsigned int devfn, int place, int where, int size, u32 *value)
+{
+	void __iomem *pair = function->page + LAB_EXPRESS(place);
+	u32 dword, mask = readl(pair + LAB_EXPRESS_MASK);
+	int ret = lab_original(bus)->read(bus, devfn, where & ~3, 4, &dword);
+
+	if (ret)
+		return ret;
+	if (!PCI_POSSIBLE_ERROR(dword) && !PCI_POSSIBLE_ERROR(mask))
+		dword = (dword & ~mask) | (readl(pair + LAB_EXPRESS_VALUE) & mask);
+	*value = lab_part(dword, where, size);
+	return PCIBIOS_SUCCESSFUL;
+}
+
+static void lab_page_write(void __iomem *at, int size, u32 value)
+{
+	if (size == 1)
+		writeb(value, at);
+	else if (size == 2)
+		writew(value, at);
+	else
+		writel(value, at);
+}
+
 /* Reads of the two dwords of the function's own that show something else. */
 static int lab_read_changed(const struct lab_function *function, struct pci_bus *bus,
 			    unsigned int devfn, int where, int size, u32 *value)
@@ -137,16 +181,19 @@ static int lab_config_read(struct pci_bus *bus, unsigned int devfn, int where, i
 {
 	struct pci_ops *original = lab_original(bus);
 	struct lab_function *function;
-	int ret = PCIBIOS_SUCCESSFUL;
+	int ret = PCIBIOS_SUCCESSFUL, place;
 	u16 link;
 
 	rcu_read_lock();
 	function = lab_overlaid(bus, devfn);
 	link = function ? READ_ONCE(function->link) : 0;
+	place = function ? lab_express_of(function, where) : -ENOENT;
 	if (function && where >= function->first)
 		*value = lab_page_read(function->page + where, size);
 	else if (function && ((where & ~3) == PCI_VENDOR_ID || (link && (where & ~3) == link)))
 		ret = lab_read_changed(function, bus, devfn, where, size, value);
+	else if (place >= 0)
+		ret = lab_read_express(function, bus, devfn, place, where, size, value);
 	else
 		ret = original->read(bus, devfn, where, size, value);
 	rcu_read_unlock();
@@ -158,18 +205,18 @@ static int lab_config_write(struct pci_bus *bus, unsigned int devfn, int where, 
 {
 	struct pci_ops *original = lab_original(bus);
 	struct lab_function *function;
-	int ret = PCIBIOS_SUCCESSFUL;
+	int ret = PCIBIOS_SUCCESSFUL, place;
 
 	rcu_read_lock();
 	function = lab_overlaid(bus, devfn);
+	place = function ? lab_express_of(function, where) : -ENOENT;
 	if (!function || where < function->first)
 		ret = original->write(bus, devfn, where, size, value);
-	else if (size == 1)
-		writeb(value, function->page + where);
-	else if (size == 2)
-		writew(value, function->page + where);
 	else
-		writel(value, function->page + where);
+		lab_page_write(function->page + where, size, value);
+	/* The board clears in its answer what is cleared by writing 1. */
+	if (place >= 0)
+		lab_page_write(function->page + LAB_EXPRESS(place) + (where & 3), size, value);
 	rcu_read_unlock();
 	return ret;
 }
@@ -280,6 +327,7 @@ static int lab_attach(struct lab_function *function, struct pci_dev *pdev)
 		return ret;
 	}
 	WRITE_ONCE(function->link, link);
+	WRITE_ONCE(function->express, pci_pcie_cap(pdev));
 	WRITE_ONCE(function->is_attached, true);
 	/* What the kernel and sysfs show was read before there was an overlay. */
 	pdev->vendor = function->vendor;

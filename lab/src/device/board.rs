@@ -10,6 +10,7 @@ use self::line::InterruptLine;
 use super::command::CommandError;
 use super::config::{ConfigSpace, Identity};
 use super::drw::{self, DrwBank};
+use super::express::{self, Express};
 use super::rasdes::{PAGE, RasdesBank, Shape};
 use super::traffic::Traffic;
 use super::words::{Words, parse_number};
@@ -49,6 +50,7 @@ struct Function {
     device: u16,
     shape: Shape,
     bank: RasdesBank,
+    express: Express,
 }
 
 /// A DRAM sub-channel's PMU.
@@ -128,7 +130,7 @@ impl CounterBoard {
         assert!(bdf.domain <= 0xffff, "{bdf}: the directory has 16 bits for a domain");
         assert!(shape.is_sound(), "{bdf}: no such overlay: {shape:x?}");
         let bank = RasdesBank::new(self.traffic.port(bdf), shape);
-        self.functions.push(Function { bdf, vendor, device, shape, bank });
+        self.functions.push(Function { bdf, vendor, device, shape, bank, express: Express::default() });
         self
     }
 
@@ -210,6 +212,9 @@ impl CounterBoard {
         }
         let now_ns = self.now_ns;
         match self.functions.get_mut((offset / PAGE - 1) as usize) {
+            Some(function) if offset % PAGE < express::BYTES => {
+                read_dwords(offset % PAGE, to, express::BYTES, |register| function.express.read(register as usize));
+            }
             Some(function) => function.bank.read(now_ns, offset % PAGE, to),
             None => to.fill(0),
         }
@@ -219,7 +224,10 @@ impl CounterBoard {
         if offset >= PAGE {
             let now_ns = self.now_ns;
             if let Some(function) = self.functions.get_mut((offset / PAGE - 1) as usize) {
-                function.bank.write(now_ns, offset % PAGE, from);
+                match offset % PAGE {
+                    at @ 0..express::BYTES => function.express.write(at as usize, from),
+                    at => function.bank.write(now_ns, at, from),
+                }
             }
             return;
         }
@@ -252,7 +260,10 @@ impl CounterBoard {
             return Err(absent("port", "root port", name, known));
         }
         let mut of_name = self.functions.iter_mut().filter(|function| is_all || Some(function.bdf) == bdf);
-        of_name.try_for_each(|function| function.bank.command(self.now_ns, rest))
+        of_name.try_for_each(|function| match rest {
+            ["express", rest @ ..] => function.express.command(rest),
+            _ => function.bank.command(self.now_ns, rest),
+        })
     }
 
     fn command_dram(&mut self, words: &[&str]) -> Result<(), CommandError> {
@@ -303,7 +314,10 @@ impl CounterBoard {
     }
 
     fn restart(&mut self) {
-        self.functions.iter_mut().for_each(|function| function.bank.reset());
+        for function in &mut self.functions {
+            function.bank.reset();
+            function.express = Express::default();
+        }
         self.sub_channels.iter_mut().for_each(|sub| sub.bank.reset());
         self.lines.iter_mut().for_each(|line| *line = InterruptLine::default());
         self.traffic.set_split(None);

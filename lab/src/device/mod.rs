@@ -11,6 +11,7 @@ pub mod config;
 pub mod delay;
 pub mod drw;
 pub mod endpoint;
+mod express;
 pub mod faults;
 pub mod ledger;
 pub mod nvme;
