@@ -11,9 +11,12 @@ use crate::text::{clean, figure, first_of, rate};
 
 /// An instance over all its intervals.
 pub(crate) struct Row<'r> {
+    /// The first of its records.
     pub(crate) record: &'r Record,
+    pub(crate) records: Vec<&'r Record>,
     pub(crate) instance: &'r Instance,
     pub(crate) metrics: BTreeMap<&'r str, Metric>,
+    /// Each figure over all intervals, with its unit.
     totals: BTreeMap<&'r str, (&'r str, Total)>,
     pub(crate) seconds: f64,
     pub(crate) intervals: usize,
@@ -37,6 +40,7 @@ pub(crate) fn rows<'r>(records: &[&'r Record]) -> Vec<Row<'r>> {
         let place = *places.entry((scope, source, pmu, *node, *parts, bdf, cpu)).or_insert_with(|| {
             rows.push(Row {
                 record,
+                records: Vec::new(),
                 instance,
                 metrics: BTreeMap::new(),
                 totals: BTreeMap::new(),
@@ -48,6 +52,7 @@ pub(crate) fn rows<'r>(records: &[&'r Record]) -> Vec<Row<'r>> {
         });
         let row = &mut rows[place];
         row.instance = instance;
+        row.records.push(record);
         for (name, unit, total) in record.totals() {
             row.totals.entry(name).or_insert((unit, Total::default())).1.add(&total);
         }
@@ -56,8 +61,8 @@ pub(crate) fn rows<'r>(records: &[&'r Record]) -> Vec<Row<'r>> {
     }
     for row in &mut rows {
         let metric =
-            |(name, (unit, total)): (&'r str, (&str, Total))| (name, total.metric(unit, is_amount(name, unit)));
-        row.metrics = std::mem::take(&mut row.totals).into_iter().map(metric).collect();
+            |(name, (unit, total)): (&&'r str, &(&str, Total))| (*name, total.metric(unit, is_amount(name, unit)));
+        row.metrics = row.totals.iter().map(metric).collect();
     }
     rows.sort_by_key(|row| (row.bdf().is_none(), row.bdf()));
     let mut nodes: BTreeMap<(&str, &str), BTreeSet<Option<u32>>> = BTreeMap::new();
@@ -116,17 +121,40 @@ impl Row<'_> {
         errors.map_or_else(|| "-".to_owned(), |errors| format!("{at_least}{}", figure(errors)))
     }
 
-    /// The largest of those that are there.
-    pub(crate) fn most(&self, names: &[&str]) -> String {
+    /// The largest of those that are there, as a cell.
+    pub(crate) fn most_of(&self, names: &[&str]) -> String {
         let known = names.iter().filter(|name| self.metrics.contains_key(**name));
         let most = known.max_by(|a, b| self.metrics[**a].value.total_cmp(&self.metrics[**b].value));
         most.map_or_else(|| "-".to_owned(), |name| self.cell(name, figure))
     }
 
     /// The smallest share of time in which the counters of these figures ran.
-    pub(crate) fn running<'n>(&self, names: impl Iterator<Item = &'n str>) -> String {
+    pub(crate) fn running_cell<'n>(&self, names: impl Iterator<Item = &'n str>) -> String {
         let shares = names.filter_map(|name| self.metrics.get(name)?.running);
         shares.reduce(f64::min).map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
+    }
+
+    /// The mean of a rate over the time in which it is known.
+    pub(crate) fn mean(&self, name: &str) -> Option<f64> {
+        let (sum, time) = self.totals.get(name)?.1.weighted;
+        (time > 0.0).then(|| sum / time)
+    }
+
+    /// The largest of an interval.
+    pub(crate) fn most(&self, name: &str) -> Option<f64> {
+        self.totals.get(name)?.1.most()
+    }
+
+    /// The sum over the intervals.
+    pub(crate) fn sum(&self, name: &str) -> Option<f64> {
+        let total = self.totals.get(name)?.1;
+        (total.known() > 0).then_some(total.finite)
+    }
+
+    /// The least share of the time in which the counters of these figures ran; `None` where that was all of it.
+    pub(crate) fn running(&self, names: &[&str]) -> Option<f64> {
+        let shares = names.iter().filter_map(|name| self.totals.get(name)?.1.least);
+        shares.filter(|share| *share < 1.0).reduce(f64::min)
     }
 
     pub(crate) fn has_any(&self, names: &[&str]) -> bool {
@@ -193,7 +221,7 @@ pub(crate) fn states(rows: &[Row]) -> Option<Columns> {
     for row in rows.iter().filter(|row| row.has_any(&names)) {
         let mut cells = vec![row.name()];
         cells.extend(names.iter().map(|name| row.cell(name, |value| format!("{value:.2}"))));
-        cells.push(row.running(names.iter().copied()));
+        cells.push(row.running_cell(names.iter().copied()));
         columns.row(cells);
     }
     columns.drop_empty();
@@ -227,7 +255,7 @@ pub(crate) fn others(rows: &[Row]) -> Option<Columns> {
                 _ => format!("{:.1}", metric.value / row.seconds),
             }
         }),
-        ("Run(%)", 6, Right, &|(row, name, _)| row.running(std::iter::once(*name))),
+        ("Run(%)", 6, Right, &|(row, name, _)| row.running_cell(std::iter::once(*name))),
         ("What", 4, Left, &|(row, name, _)| format!("{} {}", row.place(), clean(name))),
     ]);
     (!columns.rows().is_empty()).then(|| columns.without_empty())

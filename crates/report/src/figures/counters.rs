@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::recording::Total;
 use pciescope_core::{Record, joined, traffic};
 
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, Chart, Times, TimesLine, number};
+use crate::counters::{Row, rows};
 use crate::layout::{Columns, Left, Right, Rows};
-use crate::model::{self, Section, source_name};
+use crate::model::{self, Section};
 use crate::text::{counted, figure};
 
 /// Upper limit of the busiest with a line of their own; the others are added up.
@@ -30,7 +30,7 @@ const REPAIRS: [&str; 3] = ["naks", "retries", "recoveries"];
 pub fn of(section: &Section) -> Vec<Figure> {
     let sources = sources(section);
     let memory = memory_of(section, &sources);
-    let intervals = sources.iter().map(Source::count).max().unwrap_or(0);
+    let intervals = sources.iter().map(Row::count).max().unwrap_or(0);
     let mut figures = Vec::new();
     if intervals > 1 {
         figures.extend(over_time(&sources, ("rx", "Rx"), "PCIe, from the devices (Rx)"));
@@ -44,33 +44,7 @@ pub fn of(section: &Section) -> Vec<Figure> {
     figures
 }
 
-/// A port, a channel or another PMU with its intervals.
-pub(crate) struct Source<'r> {
-    pub name: String,
-    pub node: Option<u32>,
-    /// `port`, `channel` and others, as in records.
-    pub scope: &'r str,
-    /// The records that it is of.
-    records: Vec<&'r Record>,
-    /// Each figure over all intervals.
-    totals: BTreeMap<&'r str, Total>,
-}
-
-impl Source<'_> {
-    /// The mean of a rate over the time in which it is known.
-    pub fn mean(&self, name: &str) -> Option<f64> {
-        let (sum, time) = self.totals.get(name)?.weighted;
-        (time > 0.0).then(|| sum / time)
-    }
-    /// The largest of an interval.
-    pub fn most(&self, name: &str) -> Option<f64> {
-        self.totals.get(name)?.most()
-    }
-    /// The sum over the intervals.
-    pub fn sum(&self, name: &str) -> Option<f64> {
-        let total = self.totals.get(name)?;
-        (total.known() > 0).then_some(total.finite)
-    }
+impl Row<'_> {
     /// How many points its course has.
     fn count(&self) -> usize {
         self.records.iter().map(|record| record.points().len()).sum()
@@ -80,20 +54,13 @@ impl Source<'_> {
         self.records.iter().map(|record| record.per_point()).max().unwrap_or(1)
     }
     /// Both directions together in the mean; 0 where neither is known.
-    pub fn traffic(&self) -> f64 {
+    fn traffic(&self) -> f64 {
         self.mean("rx_bytes_per_s").unwrap_or(0.0) + self.mean("tx_bytes_per_s").unwrap_or(0.0)
-    }
-    pub fn is_port(&self) -> bool {
-        TRAFFIC.iter().any(|name| self.totals.contains_key(name))
-    }
-    /// The least share of the time in which the counters of these figures ran; `None` where that was all of it.
-    pub fn running(&self, names: &[&str]) -> Option<f64> {
-        let shares = names.iter().filter_map(|name| self.totals.get(name)?.least);
-        shares.filter(|share| *share < 1.0).reduce(f64::min)
     }
     /// The name with `~` where one of these figures is estimated.
     fn title(&self, names: &[&str]) -> String {
-        if self.running(names).is_some() { format!("~{}", self.name) } else { self.name.clone() }
+        let mark = if self.running(names).is_some() { "~" } else { "" };
+        mark.to_owned() + &self.name()
     }
     /// The course of a figure: the ends of its intervals in seconds since the run's beginning, and its values.
     fn points(&self, name: &str, per: f64) -> Vec<(f64, Option<f64>)> {
@@ -102,7 +69,7 @@ impl Source<'_> {
     }
     /// The course of the errors of a layer of its link.
     fn errors_of_layer(&self, layer: u8) -> Vec<(f64, Option<f64>)> {
-        let names = traffic::error_counters(Some(layer)).filter(|name| self.totals.contains_key(name));
+        let names = traffic::error_counters(Some(layer)).filter(|name| self.metrics.contains_key(name));
         let courses: BTreeMap<&str, Vec<(f64, Option<f64>)>> =
             names.map(|name| (name, self.points(name, 1.0))).collect();
         let ends = courses.values().next().into_iter().flatten().map(|point| point.0);
@@ -130,36 +97,12 @@ struct Piece {
     value: Option<f64>,
 }
 
-/// What counted, in the order of the records.
-pub(crate) fn sources<'r>(section: &Section<'r>) -> Vec<Source<'r>> {
-    let mut sources: Vec<Source> = Vec::new();
-    let mut places: BTreeMap<(&str, String, Option<u32>), usize> = BTreeMap::new();
+/// What counted; of what counted the same bytes only one, because they are added up.
+pub(crate) fn sources<'r>(section: &Section<'r>) -> Vec<Row<'r>> {
     let hardware = model::hardware_ports(section.records.iter().copied());
-    for record in section.records.iter().copied() {
-        let (Some(instance), Some(_)) = (&record.instance, record.interval) else { continue };
-        // What counted the same bytes again would be added up twice.
-        if record.device.is_some() && !hardware.counts_once(model::counted_by(record)) {
-            continue;
-        }
-        let (name, cpu) = (source_name(record), record.cpu.as_ref().map(|cpu| cpu.cpu));
-        let place =
-            *places.entry((instance.scope.as_str(), name.clone(), cpu.or(instance.node))).or_insert_with(|| {
-                sources.push(Source {
-                    name,
-                    node: instance.node,
-                    scope: &instance.scope,
-                    records: Vec::new(),
-                    totals: BTreeMap::new(),
-                });
-                sources.len() - 1
-            });
-        let source = &mut sources[place];
-        source.records.push(record);
-        for (name, _, total) in record.totals() {
-            source.totals.entry(name).or_default().add(&total);
-        }
-    }
-    sources
+    let counts_once = |record: &Record| record.device.is_none() || hardware.counts_once(model::counted_by(record));
+    let records = section.records.iter().copied().filter(|one| one.interval.is_some() && counts_once(one));
+    rows(&records.collect::<Vec<_>>())
 }
 
 /// MB/s, or GB/s where figures are large: bytes per second of the unit, and its name.
@@ -172,9 +115,9 @@ fn mega(value: Option<f64>) -> String {
 }
 
 /// The ports with traffic, the busiest first, and how many have none.
-pub(crate) fn busiest<'s, 'r>(sources: &'s [Source<'r>]) -> (Vec<&'s Source<'r>>, usize) {
-    let ports: Vec<&Source> = sources.iter().filter(|source| source.is_port()).collect();
-    let mut busy: Vec<&Source> =
+pub(crate) fn busiest<'s, 'r>(sources: &'s [Row<'r>]) -> (Vec<&'s Row<'r>>, usize) {
+    let ports: Vec<&Row> = sources.iter().filter(|source| source.has_any(&TRAFFIC)).collect();
+    let mut busy: Vec<&Row> =
         ports.iter().copied().filter(|port| !traffic::is_idle([Some(port.traffic()), None], None)).collect();
     busy.sort_by(|a, b| b.traffic().total_cmp(&a.traffic()));
     let idle = ports.len() - busy.len();
@@ -182,13 +125,13 @@ pub(crate) fn busiest<'s, 'r>(sources: &'s [Source<'r>]) -> (Vec<&'s Source<'r>>
 }
 
 /// What the points of a long run are.
-fn thinned<'s>(sources: impl IntoIterator<Item = &'s Source<'s>>) -> Option<String> {
-    let per = sources.into_iter().map(Source::per_point).max().filter(|per| *per > 1)?;
+fn thinned<'s>(sources: impl IntoIterator<Item = &'s Row<'s>>) -> Option<String> {
+    let per = sources.into_iter().map(Row::per_point).max().filter(|per| *per > 1)?;
     Some(format!("A point is the mean of {per} intervals; the table is of all of them."))
 }
 
 /// What was left out, and what marks mean.
-fn note(idle: usize, others: usize, sources: &[&Source], names: &[&str]) -> String {
+fn note(idle: usize, others: usize, sources: &[&Row], names: &[&str]) -> String {
     let mut parts = Vec::new();
     if others > 0 {
         parts.push(format!("The {MOST_LINES} busiest have a line each; {others} others are added up."));
@@ -206,12 +149,12 @@ fn note(idle: usize, others: usize, sources: &[&Source], names: &[&str]) -> Stri
     parts.join(" ")
 }
 
-fn over_time(sources: &[Source], (way, word): (&str, &str), heading: &str) -> Option<Figure> {
+fn over_time(sources: &[Row], (way, word): (&str, &str), heading: &str) -> Option<Figure> {
     let metric = format!("{way}_bytes_per_s");
     let (busy, idle) = busiest(sources);
     let (mean, most) = (format!("{word} mean(MB/s)"), format!("{word} most(MB/s)"));
     let share = format!("{word} most(% of link)");
-    let of_link = |port: &Source| port.most(&format!("{way}_link_share")).map(|share| format!("{share:.1}"));
+    let of_link = |port: &Row| port.most(&format!("{way}_link_share")).map(|share| format!("{share:.1}"));
     let table = Rows::of(&busy).columns(&[
         ("Port", 12, Left, &|port| port.title(&[&metric])),
         (&mean, 9, Right, &|port| mega(port.mean(&metric))),
@@ -237,7 +180,7 @@ fn over_time(sources: &[Source], (way, word): (&str, &str), heading: &str) -> Op
 }
 
 /// Several sources as one line. `is_whole`: where one of them has no figure there is no sum.
-fn sum(name: &str, sources: &[&Source], metric: &str, per: f64, is_whole: bool) -> TimesLine {
+fn sum(name: &str, sources: &[&Row], metric: &str, per: f64, is_whole: bool) -> TimesLine {
     let courses: Vec<Vec<Piece>> = sources.iter().map(|source| source.pieces(metric)).collect();
     let add = |sum: Option<f64>, value: Option<f64>| match is_whole {
         true => Some(sum? + value?),
@@ -296,7 +239,7 @@ fn binned(bins: &[Piece], course: &[Piece]) -> Vec<Option<f64>> {
 /// The memory of a node: its channels.
 pub(crate) struct Memory<'s, 'r> {
     node: Option<u32>,
-    channels: Vec<&'s Source<'r>>,
+    channels: Vec<&'s Row<'r>>,
     /// Channels that have no figure at all.
     silent: usize,
 }
@@ -327,28 +270,26 @@ impl Memory<'_, '_> {
 }
 
 /// The channels of each node; none if no channel has a rate.
-pub(crate) fn memory_of<'s, 'r>(section: &Section<'r>, sources: &'s [Source<'r>]) -> Vec<Memory<'s, 'r>> {
+pub(crate) fn memory_of<'s, 'r>(section: &Section<'r>, sources: &'s [Row<'r>]) -> Vec<Memory<'s, 'r>> {
     let mut nodes: BTreeMap<Option<u32>, Memory> = BTreeMap::new();
     let empty = |node| Memory { node, channels: Vec::new(), silent: 0 };
-    let channels: Vec<&Source> = sources.iter().filter(|source| source.scope == "channel").collect();
+    let channels: Vec<&Row> = sources.iter().filter(|source| source.instance.scope == "channel").collect();
     if !channels.iter().any(|channel| MEMORY.iter().any(|name| channel.mean(name).is_some())) {
         return Vec::new();
     }
     for channel in &channels {
-        nodes.entry(channel.node).or_insert_with(|| empty(channel.node)).channels.push(channel);
+        nodes.entry(channel.instance.node).or_insert_with(|| empty(channel.instance.node)).channels.push(channel);
     }
     let mut silent = BTreeSet::new();
     for record in section.silent.iter().copied() {
         let Some(instance) = record.instance.as_ref().filter(|instance| instance.scope == "channel") else {
             continue;
         };
-        let cpu = record.cpu.as_ref().map(|cpu| cpu.cpu);
+        let cpu = model::cpu_of(record);
         let is_known = channels.iter().any(|channel| {
-            channel.node == instance.node
-                && channel.records.iter().any(|one| {
-                    let pmu = one.instance.as_ref().and_then(|own| own.pmu.as_ref());
-                    pmu == instance.pmu.as_ref() && one.cpu.as_ref().map(|cpu| cpu.cpu) == cpu
-                })
+            channel.instance.node == instance.node
+                && channel.instance.pmu == instance.pmu
+                && model::cpu_of(channel.record) == cpu
         });
         if !is_known && silent.insert((instance.node, &instance.pmu, cpu)) {
             nodes.entry(instance.node).or_insert_with(|| empty(instance.node)).silent += 1;
@@ -388,7 +329,7 @@ fn memory_over_time(memory: &[Memory]) -> Option<Figure> {
         ("Read mean(MB/s)", 9, Right, &|node| mega(node.mean(MEMORY[0]))),
         ("Write mean(MB/s)", 9, Right, &|node| mega(node.mean(MEMORY[1]))),
     ]);
-    let all: Vec<&Source> = memory.iter().flat_map(|node| &node.channels).copied().collect();
+    let all: Vec<&Row> = memory.iter().flat_map(|node| &node.channels).copied().collect();
     let notes = [Some(note(0, 0, &all, &MEMORY)).filter(|note| !note.is_empty()), lacking(memory)];
     (!memory.is_empty()).then(|| Figure {
         heading: "DRAM".to_owned(),
@@ -401,7 +342,7 @@ fn memory_over_time(memory: &[Memory]) -> Option<Figure> {
 }
 
 /// Errors, retries and recoveries of the ports that had any.
-fn events_over_time(sources: &[Source]) -> Option<Figure> {
+fn events_over_time(sources: &[Row]) -> Option<Figure> {
     let mut table = Columns::new(&[("Port", 12, Left), ("What", 14, Left), ("Count", 7, Right)]);
     let mut lines = Vec::new();
     for source in sources {
@@ -432,14 +373,14 @@ fn events_over_time(sources: &[Source]) -> Option<Figure> {
     })
 }
 
-fn by_port(sources: &[Source]) -> Option<Figure> {
+fn by_port(sources: &[Row]) -> Option<Figure> {
     let (busy, idle) = busiest(sources);
     let table = Rows::of(&busy).columns(&[
         ("Port", 12, Left, &|port| port.title(&TRAFFIC)),
         ("Rx(MB/s)", 9, Right, &|port| mega(port.mean(TRAFFIC[0]))),
         ("Tx(MB/s)", 9, Right, &|port| mega(port.mean(TRAFFIC[1]))),
     ]);
-    let rates = |port: &&Source| (port.name.clone(), port.title(&TRAFFIC), TRAFFIC.map(|name| port.mean(name)));
+    let rates = |port: &&Row| (port.name(), port.title(&TRAFFIC), TRAFFIC.map(|name| port.mean(name)));
     let rows: Vec<Rates> = busy.iter().map(rates).collect();
     // The colours' places: Tx is the first, Rx the fourth.
     let series = ["Tx, to the device", "", "", "Rx, from the device"];

@@ -324,8 +324,8 @@ fn about(section: &Section) -> String {
             1 => Some(format!("1 {words}")),
             n => Some(format!("{n} {words}s")),
         };
-        let ports = sources.iter().filter(|source| source.is_port()).count();
-        let channels = sources.iter().filter(|source| source.scope == "channel").count();
+        let ports = sources.iter().filter(|source| source.has_any(&figures::counters::TRAFFIC)).count();
+        let channels = sources.iter().filter(|source| source.instance.scope == "channel").count();
         let (mut ends, mut longest) = (BTreeSet::new(), 0);
         for record in &section.records {
             // Of a recording whose points are means the number of its intervals stands for all.

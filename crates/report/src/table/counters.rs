@@ -81,11 +81,11 @@ fn links(out: &mut Page, title: &str, what: &str, rows: &[&Row]) {
         ("Rx(%)", 5, Right, &|row| row.percent("rx_link_share")),
         ("Tx(MB/s)", 9, Right, &|row| row.mega("tx_bytes_per_s")),
         ("Tx(%)", 5, Right, &|row| row.percent("tx_link_share")),
-        ("Run(%)", 6, Right, &|row| row.running(PORT.into_iter())),
+        ("Run(%)", 6, Right, &|row| row.running_cell(PORT.into_iter())),
         ("Errors", 6, Right, &|row| row.errors()),
         // A NAK is answered by sending again.
-        ("Retries", 7, Right, &|row| row.most(&RETRIES)),
-        ("Recov", 5, Right, &|row| row.most(&["recoveries"])),
+        ("Retries", 7, Right, &|row| row.most_of(&RETRIES)),
+        ("Recov", 5, Right, &|row| row.most_of(&["recoveries"])),
         ("Irq/s", 5, Right, &|row| row.cell("interrupts_per_s", |value| format!("{value:.0}"))),
         ("Below it", 8, Left, &|row| match &row.record.error {
             Some(error) => format!("error: {}", clean(&error.code)),
@@ -117,7 +117,7 @@ fn channels(out: &mut Page, rows: &[Row]) {
         ("Total(MB/s)", 11, Right, &|row| row.mega("total_bytes_per_s")),
         ("Peak(%)", 7, Right, &|row| row.percent("peak_share")),
         ("Clock(MHz)", 10, Right, &|row| row.cell("cycles_per_s", |value| format!("{:.1}", value / 1e6))),
-        ("Run(%)", 6, Right, &|row| row.running(CHANNEL.into_iter())),
+        ("Run(%)", 6, Right, &|row| row.running_cell(CHANNEL.into_iter())),
     ]);
     out.table(columns.without_empty());
 }
