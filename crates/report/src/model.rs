@@ -2,9 +2,10 @@
 //!
 //! Merging adds histograms, so the tail is complete and no averages are averaged.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use pciescope_core::loss::{LOSSES, Loss, Of};
 use pciescope_core::recording::Total;
@@ -27,11 +28,16 @@ pub struct Section<'a> {
     pub(crate) asked: Asked,
 }
 
+/// Histograms by CPU, and together those of records without one.
+pub(crate) type ByCpu = BTreeMap<Option<u32>, Histogram>;
+
 /// What was computed for a section. A copy of the section begins without it, because its records may become others.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     pub headline: OnceCell<Option<Headline>>,
-    pub losses: OnceCell<Vec<LossCount>>,
+    losses: OnceCell<Vec<LossCount>>,
+    totals: OnceCell<BTreeMap<String, Total>>,
+    by_cpu: RefCell<BTreeMap<String, Rc<ByCpu>>>,
 }
 
 impl Clone for Asked {
@@ -195,16 +201,49 @@ impl<'a> Section<'a> {
         }
         merged
     }
+    /// The histograms named `name` by CPU. There are many records of a CPU, and many ask for them.
+    pub(crate) fn by_cpu(&self, name: &str) -> Rc<ByCpu> {
+        if let Some(known) = self.asked.by_cpu.borrow().get(name) {
+            return Rc::clone(known);
+        }
+        let all = Rc::new(self.merged_by(name, |record| Some(cpu_of(record))));
+        self.asked.by_cpu.borrow_mut().insert(name.to_owned(), Rc::clone(&all));
+        all
+    }
+    /// The same without those of no CPU.
+    pub(crate) fn per_cpu(&self, name: &str) -> BTreeMap<u32, Histogram> {
+        self.by_cpu(name).iter().filter_map(|(cpu, histogram)| Some(((*cpu)?, histogram.clone()))).collect()
+    }
+    /// The same by groups of CPUs.
+    pub(crate) fn by_place(&self, name: &str, place: impl Fn(&Cpu) -> Option<u32>) -> BTreeMap<u32, Histogram> {
+        let by_cpu = self.by_cpu(name);
+        let mut merged: BTreeMap<u32, Histogram> = BTreeMap::new();
+        for cpu in self.cpus() {
+            if let (Some(place), Some(histogram)) = (place(cpu), by_cpu.get(&Some(cpu.cpu))) {
+                merged.entry(place).or_default().merge(histogram);
+            }
+        }
+        merged
+    }
     /// All histograms named `name` merged into one; empty where there is none.
     pub fn merged(&self, name: &str) -> Histogram {
-        self.merged_by(name, |_| Some(())).remove(&()).unwrap_or_default()
+        let mut all = Histogram::default();
+        self.by_cpu(name).values().for_each(|one| all.merge(one));
+        all
     }
     /// The metric `name` over all records, where any has it.
     fn total(&self, name: &str) -> Option<Total> {
-        self.records.iter().filter_map(|record| record.total(name)).reduce(|mut all, more| {
-            all.add(&more);
-            all
-        })
+        let of_all = || {
+            let mut totals: BTreeMap<String, Total> = BTreeMap::new();
+            for (name, _, total) in self.records.iter().flat_map(|record| record.totals()) {
+                match totals.get_mut(name) {
+                    Some(all) => all.add(&total),
+                    None => drop(totals.insert(name.to_owned(), total)),
+                }
+            }
+            totals
+        };
+        self.asked.totals.get_or_init(of_all).get(name).copied()
     }
     /// The sum of the metric `name`, where any record has it.
     pub fn sum(&self, name: &str) -> Option<f64> {
@@ -213,6 +252,7 @@ impl<'a> Section<'a> {
     /// The sum of the losses `name`, where any record has them, and whether all of them are known: a loss that is no
     /// number, or below 0, is not.
     pub(crate) fn losses(&self, name: &str) -> Option<(f64, bool)> {
+        self.total(name)?;
         let is_known = |total: &Total| total.not_finite == 0 && total.range.0 >= 0.0;
         let all = self.records.iter().filter_map(|record| record.total(name));
         all.map(|total| (total.finite.max(0.0), is_known(&total))).reduce(|a, b| (a.0 + b.0, a.1 && b.1))

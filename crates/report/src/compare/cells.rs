@@ -1,13 +1,12 @@
 //! Sorts the records of a side into cells. A cell is what was measured, on which target, from which CPU, for each run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
 use pciescope_core::{Histogram, Record};
 
 use super::dist::{CORRELATION, Dist};
 use super::interval::weighted_mean;
-use super::key::{self, CellKey, RATIO};
+use super::key::{self, CellKey, Name, RATIO};
 use super::values::{self, Value};
 use crate::model;
 
@@ -145,6 +144,16 @@ impl<'r> SideCell<'r> {
         all
     }
 
+    /// The mean of each run's values.
+    pub fn means(&self) -> Vec<f64> {
+        self.runs.iter().map(|run| run.values.mean()).collect()
+    }
+
+    /// The mean of these; `None` without a run.
+    pub fn mean(&self) -> Option<f64> {
+        (!self.runs.is_empty()).then(|| self.means().iter().sum::<f64>() / self.runs.len() as f64)
+    }
+
     /// Adds a loss of 0 for each run of `measured` that this cell of losses does not have.
     fn fill(&mut self, measured: &SideCell<'r>) {
         if self.runs.is_empty() {
@@ -165,6 +174,9 @@ impl<'r> SideCell<'r> {
 /// The cells of a figure on one side.
 pub type Cells<'r> = BTreeMap<CellKey, SideCell<'r>>;
 
+/// Records by target and CPU: the keys have no figure.
+type Targets<'r> = BTreeMap<CellKey, Vec<&'r Record>>;
+
 /// A figure: whether it is a histogram, and its name.
 pub type FigureName<'r> = (bool, &'r str);
 
@@ -172,8 +184,7 @@ pub type FigureName<'r> = (bool, &'r str);
 /// cells of one figure at a time are made of them.
 #[derive(Debug, Default)]
 pub struct Side<'r> {
-    /// By target and CPU: the keys have no figure.
-    targets: BTreeMap<CellKey, Vec<&'r Record>>,
+    targets: Targets<'r>,
     /// The figures that are compared; metrics before histograms.
     pub figures: BTreeSet<FigureName<'r>>,
     /// Figures that were no numbers, or losses below 0, and were left out.
@@ -185,9 +196,9 @@ pub struct Side<'r> {
     /// Its runs.
     pub runs: BTreeSet<&'r str>,
     /// Functions by the name that keys have: vendor and device.
-    pub devices: BTreeMap<Rc<str>, (u16, u16)>,
+    pub devices: BTreeMap<Name, (u16, u16)>,
     /// Device and test of what was not measured, or not to the end; the device is empty if it is not known.
-    errors: BTreeSet<(Rc<str>, Rc<str>)>,
+    errors: BTreeSet<(Name, Name)>,
 }
 
 impl<'r> Side<'r> {
@@ -236,11 +247,7 @@ impl<'r> Side<'r> {
 
     /// The cells of a figure.
     pub fn cells(&self, figure: FigureName<'r>) -> Cells<'r> {
-        let all = self.targets.iter().map(|(key, records)| (key, cell(records, figure)));
-        let all = all.filter(|(_, cell)| !cell.runs.is_empty());
-        let mut cells = all.map(|(key, cell)| (key.with(figure.1, figure.0), cell)).collect();
-        values::set_effects(&mut cells);
-        cells
+        cells_of(&self.targets, figure)
     }
 
     /// Puts a 0 into the cells `keys` of losses where this side measured the same without counting any: programs write a
@@ -264,9 +271,28 @@ impl<'r> Side<'r> {
 
     /// Whether records say that something went wrong with the test and device of a cell.
     pub fn has_error(&self, key: &CellKey) -> bool {
-        let has = |device: Rc<str>| self.errors.contains(&(device, key.test.clone()));
+        let has = |device: Name| self.errors.contains(&(device, key.test.clone()));
         has(key.device.clone()) || has("".into())
     }
+}
+
+/// The cells of the histogram `name`.
+pub fn of_histogram<'r>(records: &[&'r Record], name: &'r str) -> Cells<'r> {
+    let mut targets = Targets::new();
+    for &record in records.iter().filter(|record| record.histograms.contains_key(name)) {
+        targets.entry(CellKey::of(record, false)).or_default().push(record);
+    }
+    cells_of(&targets, (true, name))
+}
+
+fn cells_of<'r>(targets: &Targets<'r>, figure: FigureName<'r>) -> Cells<'r> {
+    let name: Name = figure.1.into();
+    let of = |key: &CellKey| CellKey { figure: name.clone(), is_histogram: figure.0, ..key.clone() };
+    let all = targets.iter().map(|(key, records)| (key, cell(records, figure)));
+    let all = all.filter(|(_, cell)| !cell.runs.is_empty());
+    let mut cells = all.map(|(key, cell)| (of(key), cell)).collect();
+    values::set_effects(&mut cells);
+    cells
 }
 
 /// The cell of a figure that these records of one target and CPU have. It has no run if they have no such figure.

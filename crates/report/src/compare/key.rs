@@ -1,6 +1,10 @@
 //! What a figure is of, and which direction of it is the better one.
 
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::ops::Deref;
 use std::rc::Rc;
 
 use pciescope_core::{Record, comparison, convert, loss, readout};
@@ -8,21 +12,59 @@ use pciescope_core::{Record, comparison, convert, loss, readout};
 use crate::model::{self, Kind, TargetKey};
 use crate::text::{clean, target_key};
 
+/// A name in a key. Equal ones are one allocation, because the keys of a machine of many CPUs differ in numbers alone and
+/// are compared again and again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name(Rc<str>);
+
+impl From<&str> for Name {
+    fn from(text: &str) -> Self {
+        thread_local!(static KNOWN: RefCell<HashSet<Rc<str>>> = RefCell::default());
+        KNOWN.with_borrow_mut(|known| {
+            if let Some(name) = known.get(text) {
+                return Name(Rc::clone(name));
+            }
+            let name: Rc<str> = text.into();
+            known.insert(Rc::clone(&name));
+            Name(name)
+        })
+    }
+}
+
+impl Deref for Name {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if Rc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+    }
+}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 /// What is compared with what: cells of A and B with the same key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CellKey {
     /// The function's address, or its name where it has none; empty where the records name none.
-    pub device: Rc<str>,
+    pub device: Name,
     /// The record's test.
-    pub test: Rc<str>,
+    pub test: Name,
     /// Name of the histogram or metric.
-    pub figure: Rc<str>,
+    pub figure: Name,
     /// Whether `figure` is a histogram.
     pub is_histogram: bool,
     /// BAR, offset, width, hop, vector; the interrupt's number where there is no vector.
     pub target: TargetKey,
     /// Anything else that tells targets apart: a PMU, a stream, a kernel.
-    pub rest: Rc<str>,
+    pub rest: Name,
     /// The CPU; `None` if the figure belongs to no CPU, or to all CPUs together.
     pub cpu: Option<u32>,
 }
@@ -43,12 +85,12 @@ impl CellKey {
         // A readout's and a conversion's CPU is where the thread happened to run.
         let has_cpu = !is_bench(&record.test) && model::kind(&record.test) != Kind::Counters;
         CellKey {
-            device: device.into(),
+            device: device.as_str().into(),
             test: record.test.as_str().into(),
             figure: "".into(),
             is_histogram: false,
             target,
-            rest: rest(record).into(),
+            rest: rest(record).as_str().into(),
             cpu: model::cpu_of(record).filter(|_| has_cpu),
         }
     }

@@ -3,36 +3,23 @@
 //! The samples of fast and slow CPUs together have no typical figure: their median lies in the gap between both, and
 //! chance decides at which end. Each CPU (and vector) has a median of its own; the headline is their geometric mean.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use pciescope_core::{Histogram, Record};
-
-use super::cells::{self, Side, SideCell};
+use super::cells::{self, SideCell};
 use super::interval::SideFigure;
-use crate::model::Headline;
+use crate::model::{Headline, Section};
 
 impl Headline {
-    /// The headline of the histogram `name` of `records`, which have one device, test and target; `None` if they have no
-    /// sample. `compare` finds the same median for one run.
-    pub(crate) fn of<'r>(records: &[&'r Record], name: &'r str) -> Option<Self> {
-        let cells = Side::of(records, false).cells((true, name));
-        let mut by_cpu: BTreeMap<u32, Histogram> = BTreeMap::new();
-        for record in records {
-            let Some(histogram) = record.histograms.get(name) else { continue };
-            if let Some(cpu) = &record.cpu {
-                by_cpu.entry(cpu.cpu).or_default().merge(histogram);
-            }
-        }
+    /// The headline of the histogram `name` of a section of one target; `None` if it has no sample. `compare` finds the same
+    /// median for one run.
+    pub(crate) fn of(section: &Section, name: &str) -> Option<Self> {
+        let cells = cells::of_histogram(&section.records, name);
         let of_cells = of_cells(&cells.values().collect::<Vec<_>>());
+        let of_cpus = section.by_cpu(name);
         let mut by_cpu: Vec<(u32, f64)> =
-            by_cpu.into_iter().filter_map(|(cpu, histogram)| Some((cpu, histogram.median_ns()?))).collect();
+            of_cpus.iter().filter_map(|(cpu, histogram)| Some(((*cpu)?, histogram.median_ns()?))).collect();
         by_cpu.sort_by(|one, other| one.1.total_cmp(&other.1));
-        let of_all = || {
-            let mut all = Histogram::default();
-            records.iter().filter_map(|record| record.histograms.get(name)).for_each(|one| all.merge(one));
-            all.median_ns()
-        };
+        let of_all = || section.merged(name).median_ns();
         Some(Headline { median_ns: of_cells.or_else(of_all)?, is_mean: of_cells.is_some(), by_cpu })
     }
 }
@@ -57,7 +44,9 @@ pub(crate) fn of_runs(cells: &[&SideCell]) -> Option<Vec<SideFigure>> {
 
 #[cfg(test)]
 mod tests {
-    use pciescope_core::Cpu;
+    use pciescope_core::{Cpu, Histogram, Record};
+
+    use crate::model::sections;
 
     use super::*;
 
@@ -75,20 +64,19 @@ mod tests {
     #[test]
     fn every_cpu_weighs_the_same() {
         let records = [record(0, 400, 100), record(1, 1600, 4000), record(2, 400, 100), record(3, 1600, 100)];
-        let records: Vec<&Record> = records.iter().collect();
-        let headline = Headline::of(&records, "latency").unwrap();
+        let section = &sections(&records)[0];
+        let headline = Headline::of(section, "latency").unwrap();
         assert!(headline.is_mean && (headline.median_ns / 800.0 - 1.0).abs() < 0.01, "{headline:?}");
         assert_eq!(headline.by_cpu.iter().map(|cpu| cpu.0).collect::<Vec<_>>(), [0, 2, 1, 3]);
-        let owned: Vec<Record> = records.iter().map(|record| (*record).clone()).collect();
-        let judgement = super::super::compare(&owned, &owned, &Default::default());
+        let judgement = super::super::compare(&records, &records, &Default::default());
         assert!((judgement.cells[0].shifts[0].a / headline.median_ns - 1.0).abs() < 1e-12);
-        assert_eq!(Headline::of(&records, "other"), None);
+        assert_eq!(Headline::of(section, "other"), None);
     }
 
     #[test]
     fn a_cpu_of_few_samples_leaves_the_median_of_all() {
         let records = [record(0, 400, 10), record(1, 1600, 4000)];
-        let headline = Headline::of(&records.iter().collect::<Vec<_>>(), "latency").unwrap();
+        let headline = Headline::of(&sections(&records)[0], "latency").unwrap();
         assert!(!headline.is_mean && (headline.median_ns / 1600.0 - 1.0).abs() < 0.01, "{headline:?}");
         assert_eq!(headline.by_cpu.len(), 2);
     }

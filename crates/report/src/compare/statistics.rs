@@ -298,15 +298,6 @@ fn losses(key: &CellKey, sides: [&SideCell; 2]) -> Shift {
     plain(VALUE, [a.count, b.count], is_same, p)
 }
 
-/// The means of the runs of a side.
-fn means(side: &SideCell) -> Vec<f64> {
-    side.runs.iter().map(|run| run.values.mean()).collect()
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / (values.len() as f64).max(1.0)
-}
-
 /// The only statistic of values, with what its interval comes from.
 fn value(
     key: &CellKey,
@@ -314,8 +305,8 @@ fn value(
     samples_and_runs: (u64, usize),
     criteria: &Criteria,
 ) -> Option<(Shift, Option<Estimate>)> {
-    let of_runs = sides.map(means);
-    let both = of_runs.each_ref().map(|side| mean(side));
+    let of_runs = sides.map(SideCell::means);
+    let both = sides.map(|side| side.mean().unwrap_or_default());
     // A figure that stands alone says nothing about its own spread.
     let (assumed, alone) = (criteria.spread, 2.0 * criteria.spread);
     let grain = grain(key, sides[0].unit);
@@ -361,7 +352,7 @@ fn value(
 fn around_zero(sides: [&SideCell; 2], both: [f64; 2], allowed: Option<f64>, spread: f64) -> Shift {
     let values = sides.map(|side| match side.runs.as_slice() {
         [run] => run.values.list.clone(),
-        _ => means(side).into_iter().map(|mean| (mean, 1.0)).collect(),
+        _ => side.means().into_iter().map(|mean| (mean, 1.0)).collect(),
     });
     let is_equal = values.iter().flatten().all(|(value, _)| *value == both[0]);
     // A share of nearly nothing is noise: what is assumed of the spread is that of 1 % then.

@@ -1,5 +1,6 @@
 //! Latencies: median, tail and worst, what was lost, the CPUs at both ends, and how that compares with known figures.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pciescope_core::outcome::{ENTRY_TO_ACK, LATENCY, TRIGGER_TO_HANDLER};
@@ -32,13 +33,16 @@ fn hop(record: &Record) -> Option<u16> {
 
 /// What the first figures are of: of a path the last hop, the device itself. A median over different hops would describe
 /// none of them.
-pub(crate) fn main_part<'r>(section: &Section<'r>) -> Section<'r> {
+pub(crate) fn main_part<'s, 'r>(section: &'s Section<'r>) -> Cow<'s, Section<'r>> {
+    if model::kind(section.test()) != Kind::Path {
+        return Cow::Borrowed(section);
+    }
     let name = main_histogram(section);
     let measured = |record: &&&Record| record.histograms.get(name).is_some_and(|h| !h.is_empty());
     let last = section.records.iter().filter(measured).filter_map(|record| hop(record)).max();
     let mut part = section.clone();
     part.records.retain(|record| last.is_none() || hop(record) == last);
-    part
+    Cow::Owned(part)
 }
 
 /// The samples of the first figures, of all CPUs together.
@@ -48,7 +52,7 @@ pub(crate) fn main_samples(section: &Section) -> Histogram {
 
 /// The median in which every CPU weighs the same, as `compare` has it.
 pub(crate) fn headline(section: &Section) -> Option<Headline> {
-    section.asked.headline.get_or_init(|| Headline::of(&main_part(section).records, main_histogram(section))).clone()
+    section.asked.headline.get_or_init(|| Headline::of(&main_part(section), main_histogram(section))).clone()
 }
 
 /// The medians of the fastest and of the slowest CPU, where they differ: `487 to 590 ns by CPU`.
@@ -73,7 +77,7 @@ pub(super) fn facts(section: &Section, sections: &[&Section]) -> Facts {
     let median_of = |key: &Hop| {
         let mut part = section.clone();
         part.records.retain(|record| hop(record) == Some(key.0));
-        Headline::of(&part.records, LATENCY).map(|headline| headline.median_ns)
+        Headline::of(&part, LATENCY).map(|headline| headline.median_ns)
     };
     let medians: Vec<(Hop, Option<f64>)> = hops.keys().map(|key| (*key, median_of(key))).collect();
     let (what, prefix) = match section.test() {
@@ -173,12 +177,12 @@ fn largest_step(medians: &[(Hop, Option<f64>)]) -> Option<String> {
 /// What of an interrupt is the handler's, and what PCIe's: the rest beside an arm that leaves PCIe out.
 fn shares(section: &Section, control: Option<&Section>) -> Option<String> {
     let mut parts = Vec::new();
-    let median = |section: &Section, name| Headline::of(&section.records, name).map(|headline| headline.median_ns);
-    if let Some(median) = median(section, ENTRY_TO_ACK) {
-        parts.push(format!("handler to acknowledge: {}", duration(median)));
+    if let Some(acknowledge) = Headline::of(section, ENTRY_TO_ACK) {
+        parts.push(format!("handler to acknowledge: {}", duration(acknowledge.median_ns)));
     }
-    let software = control.and_then(|control| Some((control.test(), median(control, TRIGGER_TO_HANDLER)?)));
-    if let (Some((test, software)), Some(hardware)) = (software, median(section, TRIGGER_TO_HANDLER)) {
+    let median = |section: &Section| headline(section).map(|headline| headline.median_ns);
+    let both = control.and_then(|control| Some((control.test(), median(control)?, median(section)?)));
+    if let Some((test, software, hardware)) = both {
         let arm = test.trim_start_matches("irq-");
         let (share, software) = (duration(hardware - software), duration(software));
         parts.push(format!("PCIe and device: {share} ({arm} {software})"));
@@ -249,9 +253,9 @@ fn node(section: &Section, cpu: u32) -> String {
 fn per_cpu(section: &Section, control: Option<&Section>, below: &mut Option<String>) -> Columns {
     let name = main_histogram(section);
     let is_irq = name == TRIGGER_TO_HANDLER;
-    let rows: Vec<(u32, Histogram)> = section.merged_by(name, cpu_of).into_iter().collect();
-    let acknowledge = section.merged_by(ENTRY_TO_ACK, cpu_of);
-    let software = control.map(|control| control.merged_by(name, cpu_of)).unwrap_or_default();
+    let rows: Vec<(u32, Histogram)> = section.per_cpu(name).into_iter().collect();
+    let acknowledge = section.per_cpu(ENTRY_TO_ACK);
+    let software = control.map(|control| control.per_cpu(name)).unwrap_or_default();
     let medians = || rows.iter().filter_map(|(_, h)| h.median_ns());
     let (best, worst) = (medians().fold(f64::INFINITY, f64::min), medians().fold(0.0, f64::max));
     if let Some(columns) = per_node(section, name).filter(|_| rows.len() > MOST_ROWS && !is_irq) {
@@ -295,7 +299,7 @@ fn per_node(section: &Section, name: &str) -> Option<Columns> {
     };
     let parts: Vec<(u32, Section)> =
         nodes.iter().copied().collect::<Option<Vec<u32>>>()?.into_iter().map(|node| (node, part(&node))).collect();
-    let rows = parts.iter().map(|(node, part)| (node, Headline::of(&part.records, name), part.merged(name)));
+    let rows = parts.iter().map(|(node, part)| (node, Headline::of(part, name), part.merged(name)));
     let end = |found: Option<&(u32, f64)>| {
         found.map_or_else(|| "-".to_owned(), |(cpu, ns)| format!("{} (CPU {cpu})", us(Some(*ns))))
     };
@@ -445,7 +449,7 @@ pub(super) fn conclude(out: &mut Conclusions, number: usize, section: &Section) 
 
 /// Which NUMA node's CPUs to use, where it matters.
 fn nodes(out: &mut Conclusions, number: usize, section: &Section, subject: &str) {
-    let by_node = section.merged_by(main_histogram(section), |record| record.cpu.as_ref()?.node);
+    let by_node = section.by_place(main_histogram(section), |cpu| cpu.node);
     let enough = by_node.iter().filter(|(_, h)| h.count() as f64 >= FEW_SAMPLES.limit);
     let mut medians: Vec<(f64, u32)> = enough.filter_map(|(node, h)| Some((h.median_ns()?, *node))).collect();
     medians.sort_by(|a, b| a.0.total_cmp(&b.0));

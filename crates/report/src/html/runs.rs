@@ -9,7 +9,7 @@ use pciescope_core::Histogram;
 
 use super::{charts, first, safe};
 use crate::chart::{Chart, Curves};
-use crate::compare::cells::{Side, SideCell, Values};
+use crate::compare::cells::{Side, SideCell};
 use crate::compare::{self, Cell, CellKey, Shift, Verdict, medians};
 use crate::model::{self, Host};
 use crate::text::{clean, duration};
@@ -67,8 +67,8 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
         return String::new();
     }
     let all = columns(records, hosts);
-    let sides: Vec<BTreeMap<CellKey, Pooled>> =
-        all.iter().map(|column| pooled(&Side::of(&column.records, false))).collect();
+    let sides: Vec<BTreeMap<CellKey, Together>> =
+        all.iter().map(|column| together(&Side::of(&column.records, false))).collect();
     let mut count: BTreeMap<&CellKey, usize> = BTreeMap::new();
     for key in sides.iter().flat_map(BTreeMap::keys) {
         *count.entry(key).or_default() += 1;
@@ -140,7 +140,7 @@ fn overlay(
     key: &CellKey,
     own: &[usize],
     all: &[RunColumn],
-    sides: &[BTreeMap<CellKey, Pooled>],
+    sides: &[BTreeMap<CellKey, Together>],
 ) -> bool {
     let named = own.iter().map(|place| {
         let histogram = sides[*place].get(key).map(|own| own.histogram.clone()).unwrap_or_default();
@@ -174,45 +174,36 @@ fn head(column: &RunColumn) -> String {
     )
 }
 
-/// The part of one side in a cell, with all CPUs and vectors together.
-#[derive(Default)]
-struct Pooled {
+/// A group of a side's cells as `compare` takes them together.
+struct Together<'r> {
+    cell: SideCell<'r>,
+    /// The samples of all CPUs and vectors.
+    histogram: Histogram,
     /// Of histograms, in nanoseconds.
     median: Option<f64>,
-    histogram: Histogram,
-    values: Values,
-    unit: String,
     cpus: BTreeSet<u32>,
 }
 
-impl Pooled {
-    fn of(cells: &[(CellKey, SideCell)]) -> Self {
-        let cpus = cells.iter().filter_map(|(key, _)| key.cpu).collect();
-        let cells: Vec<&SideCell> = cells.iter().map(|(_, cell)| cell).collect();
-        let mut own = Pooled { cpus, ..Pooled::default() };
-        for cell in &cells {
-            cell.unit.clone_into(&mut own.unit);
-            for run in &cell.runs {
-                run.samples.iter().for_each(|samples| own.histogram.merge(samples.histogram));
-                own.values.extend(&run.values);
-            }
-        }
-        own.median = medians::of_cells(&cells).or_else(|| own.histogram.median_ns());
-        own
-    }
-}
-
 /// What a side has, by the keys of groups.
-fn pooled(side: &Side) -> BTreeMap<CellKey, Pooled> {
-    let mut owns = BTreeMap::new();
+fn together<'r>(side: &Side<'r>) -> BTreeMap<CellKey, Together<'r>> {
+    let mut all = BTreeMap::new();
     for figure in &side.figures {
-        let mut groups: BTreeMap<CellKey, Vec<(CellKey, SideCell)>> = BTreeMap::new();
-        for (key, cell) in side.cells(*figure) {
-            groups.entry(key.merged()).or_default().push((key, cell));
+        let cells = side.cells(*figure);
+        let mut groups: BTreeMap<CellKey, (Vec<&SideCell>, BTreeSet<u32>)> = BTreeMap::new();
+        for (key, cell) in &cells {
+            let (members, cpus) = groups.entry(key.merged()).or_default();
+            members.push(cell);
+            cpus.extend(key.cpu);
         }
-        owns.extend(groups.into_iter().map(|(key, cells)| (key, Pooled::of(&cells))));
+        all.extend(groups.into_iter().map(|(key, (members, cpus))| {
+            let cell = SideCell::together(members.iter().copied());
+            let mut histogram = Histogram::default();
+            cell.runs.iter().flat_map(|run| &run.samples).for_each(|samples| histogram.merge(samples.histogram));
+            let median = medians::of_cells(&members).or_else(|| histogram.median_ns());
+            (key, Together { cell, histogram, median, cpus })
+        }));
     }
-    owns
+    all
 }
 
 /// The rows of one cell; returns how many.
@@ -220,11 +211,11 @@ fn write_key(
     page: &mut String,
     key: &CellKey,
     shown: &[usize],
-    sides: &[BTreeMap<CellKey, Pooled>],
+    sides: &[BTreeMap<CellKey, Together>],
     judged: &[Option<&Vec<Cell>>],
     room: usize,
 ) -> usize {
-    let owns: Vec<Option<&Pooled>> = shown.iter().map(|place| sides[*place].get(key)).collect();
+    let owns: Vec<Option<&Together>> = shown.iter().map(|place| sides[*place].get(key)).collect();
     let statistics: Vec<(&str, &str, Option<f64>)> =
         if key.is_histogram { STATISTICS.to_vec() } else { vec![("value", "", None)] };
     let mut rows = 0;
@@ -246,7 +237,7 @@ fn write_key(
                 page.push_str("<td>-</td>");
                 continue;
             };
-            let unit = owns[column].as_ref().map_or("", |own| own.unit.as_str());
+            let unit = owns[column].as_ref().map_or("", |own| own.cell.unit);
             let text = safe(&compare::value(if key.is_histogram { "ns" } else { unit }, *value));
             let has_same_cpus = owns[0].as_ref().map(|own| &own.cpus) == owns[column].as_ref().map(|own| &own.cpus);
             let difference = difference(key, name, judged[column], (values[0], *value), has_same_cpus);
@@ -258,13 +249,13 @@ fn write_key(
     rows
 }
 
-fn value(own: &Pooled, key: &CellKey, percentile: Option<f64>) -> Option<f64> {
+fn value(own: &Together, key: &CellKey, percentile: Option<f64>) -> Option<f64> {
     let value = match (key.is_histogram, percentile) {
         (true, Some(50.0)) => own.median,
         (true, Some(percentile)) => own.histogram.percentile_ns(percentile),
         (true, None) => own.histogram.max_ns(),
-        (false, _) if key.is_loss() => Some(own.values.sum),
-        (false, _) => (own.values.count > 0).then(|| own.values.mean()),
+        (false, _) if key.is_loss() => Some(own.cell.runs.iter().map(|run| run.values.sum).sum()),
+        (false, _) => own.cell.mean(),
     };
     value.filter(|value| value.is_finite())
 }

@@ -1,6 +1,6 @@
 //! The table that all sections share: one row per key with count, smallest, mean, percentiles and largest.
 
-use pciescope_core::{Histogram, Record, outcome};
+use pciescope_core::{Histogram, outcome};
 
 use super::{Page, SHOWN_ENDS};
 use crate::layout::{Left, Right, Rows, bar, ends};
@@ -41,7 +41,7 @@ pub fn left_out(out: &mut Page, of: usize, shown: usize) {
 
 /// Rows keyed by CPU number.
 pub fn per_cpu(section: &Section, name: &str) -> Vec<(String, Histogram)> {
-    section.merged_by(name, cpu_of).into_iter().map(|(cpu, h)| (cpu.to_string(), h)).collect()
+    section.per_cpu(name).into_iter().map(|(cpu, h)| (cpu.to_string(), h)).collect()
 }
 
 /// Rows keyed by CPU number and target.
@@ -62,9 +62,8 @@ pub fn groups(out: &mut Page, section: &Section, name: &str, what: &str) {
             continue;
         }
         written.push(grouping);
-        let place = |record: &Record| record.cpu.as_ref().and_then(|c| (grouping.place)(c));
         let rows: Vec<_> = section
-            .merged_by(name, place)
+            .by_place(name, grouping.place)
             .into_iter()
             .map(|(group, h)| {
                 let mark = if grouping.title == "NUMA node" && device_node == Some(group) { " (dev)" } else { "" };
@@ -77,7 +76,7 @@ pub fn groups(out: &mut Page, section: &Section, name: &str, what: &str) {
 
 /// CPUs against each other: average, 95th percentile, how much slower than the best, and a bar.
 pub fn comparison(out: &mut Page, section: &Section, name: &str, title: &str, prefix: &str) {
-    let cpus: Vec<(u32, Histogram)> = section.merged_by(name, cpu_of).into_iter().collect();
+    let cpus: Vec<(u32, Histogram)> = section.per_cpu(name).into_iter().collect();
     let averages: Vec<f64> = cpus.iter().filter_map(|(_, h)| h.mean_ns()).collect();
     if averages.len() < 2 {
         return;
@@ -112,7 +111,7 @@ pub fn total(out: &mut Page, section: &Section, name: &str) {
 
 /// What the empty stamp pair cost; it is shown, never subtracted.
 pub fn calibration(out: &mut Page, section: &Section) {
-    let per_cpu = section.merged_by(outcome::CALIBRATION, cpu_of);
+    let per_cpu = section.per_cpu(outcome::CALIBRATION);
     let medians: Vec<f64> = per_cpu.values().filter_map(|h| h.median_ns()).collect();
     let all = section.merged(outcome::CALIBRATION);
     let (Some(median), Some(max)) = (all.median_ns(), all.max_ns()) else { return };
