@@ -512,14 +512,15 @@ def test_another_clock_is_told_and_the_run_kept(tmp_path: Path, ingest: Ingest, 
     clock("2026-11-25T10:00:00Z")
     late = [sample.run(n, time=time) for n, time in ((1, "2093-01-01T00:00:00Z"), (4, "2093-01-02T00:00:00Z"))]
     ahead = sample.write(tmp_path / "n1.jsonl", *late)
+    old = sample.write(tmp_path / "n4.jsonl", sample.run(5, "n4", time="2000-01-01T00:10:00Z"))
     zone = sample.write(tmp_path / "n2.jsonl", sample.run(2, "n2", time="2026-11-22T01:30:00+09:00"))
     none = sample.write(tmp_path / "n3.jsonl", sample.run(3, "n3", time="yesterday"))
-    code, told = ingest(ahead, zone, none, tmp_path / "d")
-    assert (code, told["runs"]) == (1, 4)
+    code, told = ingest(ahead, zone, none, old, tmp_path / "d")
+    assert (code, told["runs"]) == (1, 5)
     assert "n1's clock is ahead: 2093-01-01 00:00 UTC; the run is kept as of now" in told["problems"][0]["why"]
     assert "no record has a time" in told["problems"][2]["why"]
     dates = {row["host"]: row["date"] for row in rows(tmp_path / "d")}
-    assert dates == {"n1": "2026-11-25", "n2": "2026-11-21", "n3": "1970-01-01"}
+    assert dates == {"n1": "2026-11-25", "n2": "2026-11-21", "n3": "1970-01-01", "n4": "2026-11-25"}
     kept = {row["run"]: row for row in rows(tmp_path / "d", "runs")}
     first, second = kept[f"{1:016x}"], kept[f"{4:016x}"]
     # By how much is known, and of two such runs the later one is later. None is of a time to come.
@@ -528,9 +529,35 @@ def test_another_clock_is_told_and_the_run_kept(tmp_path: Path, ingest: Ingest, 
     ahead_s = (datetime.datetime(2093, 1, 1, tzinfo=datetime.UTC) - now).total_seconds()
     assert first["clock_ahead_s"] == pytest.approx(ahead_s, abs=60)
     assert kept[f"{2:016x}"]["clock_ahead_s"] is None
+    assert kept[f"{5:016x}"]["clock_ahead_s"] < -26 * 365 * 86400
+    assert "n4's clock is behind: 2000-01-01 00:10 UTC; the run is kept as of now" in told["problems"][3]["why"]
     # A run is one run, also when it is ingested again on another day.
     clock("2026-11-28T10:00:00Z")
     assert ingest(ahead, tmp_path / "d")[1]["known"] == 2
+
+
+def test_runs_that_come_late_or_of_a_clock_that_went_back_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], clock: Clock
+) -> None:
+    """A clock that is some hours or days wrong is not known as such; its runs may hide newer ones."""
+
+    def told(day: int, *runs: list[dict[str, Any]]) -> tuple[int, str]:
+        clock(f"2026-11-{day}T09:00:00Z")
+        file = sample.write(tmp_path / f"{day}.jsonl", *runs)
+        return cli.main(["ingest", str(file), str(tmp_path / "d")]), capsys.readouterr().err
+
+    day, hours = "2026-11-22T08:00:00Z", "2026-11-22T05:00:00Z"
+    # One after the other, and in one file in any order: nothing to tell.
+    assert told(22, sample.run(2, "n1", time=day), sample.run(1, "n1", time=hours)) == (0, "")
+    # n1's clock went back by hours; n2 is new and as old.
+    code, text = told(23, sample.run(3, "n1", time="2026-11-22T07:00:00Z"), sample.run(4, "n2", time=hours))
+    assert (code, text) == (
+        0, "1 run of n1: older than what the dataset had of the host, which stays the newest\n"
+        "hint: files that come late, or a clock that is wrong now or was ahead then\n",
+    )  # fmt: skip
+    # Once: what is known is not told again.
+    assert told(24, sample.run(3, "n1", time="2026-11-22T07:00:00Z")) == (0, "")
+    assert told(25, sample.run(5, "n1", time="2026-11-25T07:00:00Z")) == (0, "")
 
 
 @pytest.mark.parametrize("later", ["2026-11-24T09:00:00+00:00", "2026-12-24T09:00:00+00:00"])
@@ -785,7 +812,7 @@ def test_two_ingests_of_the_same_files_at_once_are_one(
     for many, taken in ((3, whole[:5]), (3, whole[3:]), (100, whole[4:7]), (2, files("cut", range(6, 9), 1))):
         with monkeypatch.context() as patched:
             patched.setattr(writer, "MANY", many)
-            patched.setattr(writer, "known", lambda *_: ({}, {}))
+            patched.setattr(writer, "known", lambda *_: writer.Known({}, {}))
             assert writer.ingest(Store(str(place)), taken).runs == len(taken)
     for _ in range(2):
         store = Store(str(place))
@@ -1048,7 +1075,7 @@ def test_a_file_of_a_remote_store_never_changes(
     file = sample.write(tmp_path / "n1.jsonl", sample.run(1))
     first: dict[str, bytes] = {}
     for _ in range(2):
-        monkeypatch.setattr(writer, "known", lambda *_: ({}, {}))
+        monkeypatch.setattr(writer, "known", lambda *_: writer.Known({}, {}))
         assert writer.ingest(memory, [file]).runs == 1
         now = {path: memory.fs.cat_file(path) for path in memory.fs.find(memory.root)}
         assert now == (first := first or now)
@@ -1061,7 +1088,7 @@ def test_of_two_copies_of_a_run_that_are_written_at_once_one_counts_in_all_table
     """Each has a record that the other lacks. The one writer waits after its figures until the other has ended."""
     whole = sample.run(1, cpus=3)
     files = [sample.write(tmp_path / f"{n}.jsonl", [*whole[:n], *whole[n + 1 :]]) for n in (1, 2)]
-    monkeypatch.setattr(writer, "known", lambda *_: ({}, {}))
+    monkeypatch.setattr(writer, "known", lambda *_: writer.Known({}, {}))
     real, written = Store.write_part, 0
 
     def write_part(store: Store, table: str, *told: Any, **more: Any) -> None:
@@ -1126,6 +1153,63 @@ def test_a_host_that_is_called_all_is_a_host(tmp_path: Path, ingest: Ingest) -> 
     assert not (tmp_path / "up").exists()
     assert ingest(tmp_path / "1.jsonl", tmp_path / "d", "--compact")[1]["known"] == 2
     assert {row["host"] for row in rows(tmp_path / "d")} == {"all", "../up/n1"}
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("compacted", [(), ("--compact",)])
+@pytest.mark.parametrize("table", ["figures", "runs", "findings", "*"])
+@pytest.mark.parametrize("harm", [cut, Path.unlink, lambda path: path.write_bytes(b"PAR1")])
+def test_what_a_dataset_has_lost_comes_back_with_the_same_files(
+    tmp_path: Path, ingest: Ingest, call: Call, table: str, harm: Callable[[Path], None], compacted: tuple[str, ...]
+) -> None:
+    runs = [sample.run(number, f"n{number}") for number in range(1, 4)]
+    warning = {"code": "aspm", "text": "ASPM is on"}
+    runs[1][1]["warnings"] = [warning]
+    runs.append([{**runs[0][0], "run": "f" * 16}])  # It has no figure.
+    files = [sample.write(tmp_path / f"{number}.jsonl", each) for number, each in enumerate(runs)]
+    place = tmp_path / "d"
+    ingest(*files, place, *compacted)
+    before = {name: without_times(rows(place, name)) for name in TABLES}
+    assert len(before["findings"]) == 1
+    for path in place.glob(f"{table}/*/*/*.parquet"):
+        harm(path)
+    if table == "figures":
+        # A host that is judged no more for it would pass.
+        for told_of in (call("outliers", place), call("trend", place)):
+            assert (told_of.code, "hint: ingest their files again" in told_of.err) == (2, True), told_of.err
+    code, told = ingest(*files, place)
+    lost = 4 if table in ("runs", "*") else 3 if table == "figures" else 1
+    assert (code, told["known"], told["runs"]) == (0, 4 - lost, lost)
+    assert told["restored"] == (lost if table in ("figures", "findings") else 0)
+    assert {name: without_times(rows(place, name)) for name in TABLES} == before
+    assert ingest(*files, place)[1]["known"] == 4
+
+
+@pytest.mark.parametrize("harm", [cut, Path.unlink])
+def test_what_is_lost_and_not_among_the_files_is_named(
+    tmp_path: Path, ingest: Ingest, harm: Callable[[Path], None]
+) -> None:
+    files = [sample.write(tmp_path / f"{number}.jsonl", sample.run(number, f"n{number}")) for number in range(1, 4)]
+    place = tmp_path / "d"
+    ingest(*files, place, "--compact")
+    [path] = place.glob("runs/*/*/*.parquet")
+    harm(path)
+    code, told = ingest(files[0], place)
+    [problem] = told["problems"]
+    assert (code, problem["file"]) == (1, str(path))
+    assert problem["why"].endswith("2 runs are lost with it until their files are ingested again: of n2, n3")
+    code, told = ingest(*files[1:], place)
+    assert (code, told["runs"], told["problems"]) == (0, 2, [])
+    assert {row["host"] for row in rows(place)} == {"n1", "n2", "n3"}
+    # A shorter copy does not stand for what was lost.
+    for path in place.glob("figures/*/*/*.parquet"):
+        path.unlink()
+    code, told = ingest(sample.write(tmp_path / "short.jsonl", sample.run(1, "n1")[:2]), place)
+    assert (code, told["runs"]) == (1, 0)
+    assert "has lost rows of it, and this copy has only 2 of its 3 records" in told["problems"][0]["why"]
 
 
 def test_refuses_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -944,6 +944,26 @@ def test_a_run_of_a_clock_that_was_ahead_hides_no_later_run(tmp_path: Path, call
     assert call("outliers", tmp_path / "d", "-j").json()["failed"] == []
 
 
+def test_a_run_of_a_clock_that_is_years_behind_is_newer_than_those_before(
+    tmp_path: Path, call: Call, clock: Clock
+) -> None:
+    """The battery of n4's clock is empty since the second night: it is slow then."""
+    for day, behind in (("11-10", ""), ("11-11", "2019-12-31T23:30:00Z"), ("11-12", "2020-01-01T23:30:00Z")):
+        clock(f"2026-{day}T09:00:00Z")
+        runs = [
+            sample.run(
+                int(day[3:]) * 100 + n, f"n{n}", median=920 if n == 4 and behind else 800 * (1 + n % 4 / 400),
+                time=behind if n == 4 and behind else f"2026-{day}T08:00:00Z",
+            )
+            for n in range(1, 16)
+        ]  # fmt: skip
+        told = call("ingest", sample.write(tmp_path / f"{day}.jsonl", *runs), tmp_path / "d", "-j")
+        assert told.code == bool(behind)
+        assert not behind or "host n4's clock is behind: " in told.json()["problems"][0]["why"]
+    assert hosts_of(call("outliers", tmp_path / "d", "-j").json()) == {"n4"}
+    assert hosts_of(call("outliers", tmp_path / "d", "-j", "--since", "2026-11-12").json()) == {"n4"}
+
+
 def test_an_error_of_a_measurement_stands_beside(tmp_path: Path, call: Call) -> None:
     night = a_night("2026-11-22", 4)
     night[3].append(failing(1, "timeout", "2026-11-22T08:00:00Z")[1] | {"run": night[3][0]["run"]})
@@ -1509,3 +1529,55 @@ def test_json_has_what_the_page_says(tmp_path: Path, call: Call) -> None:
     names = set(told.json()) | set(told.json()["findings"][0]) | set(told.json()["findings"][0]["worst"])
     assert not [name for name in sorted(names) if f"`{name}`" not in page]
     assert json.loads(told.out) == told.json()
+
+
+def nights(tmp_path: Path, call: Call, names: dict[int, list[tuple[str, str]]], slow: str = "", days: int = 2) -> Path:
+    """A dataset of some nights of 12 machines, `names` has by night the name and id of some; `slow` is an id."""
+    for day in range(days):
+        called = [(f"n{n}", f"{n:012x}" * 2) for n in range(3, 13)] + names[day]
+        runs = [
+            sample.run(
+                1000 * day + n, *each, median=920 if each[1] == slow else 800 * (1 + n % 4 / 400),
+                time=f"2026-11-{10 + day}T08:{n:02}:00Z",
+            )
+            for n, each in enumerate(called, 1)
+        ]  # fmt: skip
+        call("ingest", sample.write(tmp_path / f"{day}.jsonl", *runs), tmp_path / "d")
+    return tmp_path / "d"
+
+
+def test_a_machine_that_is_renamed_is_one(tmp_path: Path, call: Call) -> None:
+    one, two = "a" * 32, "b" * 32
+    place = nights(tmp_path, call, {0: [("old", one), ("twin", two)], 1: [("new", one), ("other", two)]}, one)
+    told = call("outliers", place, "-j").json()
+    assert (told["hosts"], hosts_of(told)) == (12, {"new~aaaaaaaaaaaa"})
+    assert [(each["host"], each["earlier"]) for each in told["renamed"]] == [("new", ["old"]), ("other", ["twin"])]
+    text = call("outliers", place).out
+    assert "  renamed: new (before: old), other (before: twin)\n" in text
+    assert text.count("old") == 1
+
+
+def test_a_machine_that_took_anothers_name_is_not_it(tmp_path: Path, call: Call) -> None:
+    one, two = "a" * 32, "b" * 32
+    place = nights(tmp_path, call, {0: [("x", one), ("y", two)], 1: [("y", one), ("z", two)]}, one)
+    told = call("outliers", place, "-j").json()
+    assert (told["hosts"], hosts_of(told)) == (12, {"y~aaaaaaaaaaaa"})
+    # Nobody replaced it.
+    assert {each["replaced_by"] for each in told["outliers"]} == {None}
+
+
+def test_machines_with_a_copied_id_stay_apart(tmp_path: Path, call: Call) -> None:
+    same = "c" * 32
+    place = nights(tmp_path, call, {day: [("a", same), ("b", same)] for day in range(2)})
+    told = call("outliers", place, "-j").json()
+    assert (told["hosts"], told["renamed"]) == (12, [])
+    place = nights(tmp_path / "three", call, {0: [("a", same), ("b", same), ("c", same)]}, days=1)
+    assert call("outliers", place, "-j").json()["hosts"] == 13
+
+
+def test_namesakes_stay_two_and_are_told_apart(tmp_path: Path, call: Call) -> None:
+    one, two = "a" * 32, "b" * 32
+    place = nights(tmp_path, call, {day: [("same", one), ("same", two)] for day in range(2)}, one)
+    told = call("outliers", place, "-j").json()
+    assert (told["hosts"], hosts_of(told)) == (12, {"same~aaaaaaaaaaaa"})
+    assert "slower: same~aaaaaaaaaaaa\n" in call("outliers", place).out

@@ -433,3 +433,22 @@ def test_small_steps_in_one_direction_are_told_as_one() -> None:
     assert steps(x, [6, 12, 18], 0.03) == [(0, 6, 12), (6, 12, 18), (12, 18, 24)]
     assert steps(np.repeat([0.0, 0.04, 0.0], 6), [6, 12], 0.05) == []
     assert steps(x, [], 0.05) == []
+
+
+def test_a_renamed_machine_is_one_series_and_has_both_names(tmp_path: Path, call: Call) -> None:
+    for day in range(10):
+        name = "old" if day < 6 else "new"
+        runs = [
+            sample.run(
+                100 * day + n, name if n == 1 else f"n{n}", str(n) * 32, median=920 if n == 1 and day > 4 else 800,
+                time=f"2026-11-{10 + day}T08:00:00Z",
+            )
+            for n in range(1, 7)
+        ]  # fmt: skip
+        call("ingest", sample.write(tmp_path / f"{day}.jsonl", *runs), tmp_path / "d")
+    told = call("trend", tmp_path / "d", "-j").json()
+    assert {change["host"] for change in told["changes"]} == {"new"}
+    assert {change["since"][:10] for change in told["changes"]} == {"2026-11-15"}
+    assert "  renamed: new (before: old)\n" in call("trend", tmp_path / "d").out
+    for name in ("old", "new"):
+        assert call("trend", tmp_path / "d", "--host", name, "-j").json()["series"] == told["series"] / 6

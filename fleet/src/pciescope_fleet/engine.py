@@ -17,11 +17,13 @@ from typing import Any
 import fsspec
 import ibis
 import ibis.expr.types as ir
+import pandas as pd
 import pyarrow as pa
 from pyarrow.dataset import dataset
 
+from pciescope_fleet.dataset import machines
 from pciescope_fleet.dataset.schema import TABLES
-from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.dataset.store import AGAIN, Store
 from pciescope_fleet.errors import FleetError
 
 
@@ -33,10 +35,19 @@ class Engine:
         self.connection = connection
         self.name = name
         self._asked: dict[Store, set[str]] = {}
+        self._renamed: dict[Store, dict[str, machines.Named]] = {}
 
     def has_lost_files(self) -> bool:
         """Whether files that it was to read are there no more: a compaction has removed them meanwhile."""
         return any(store.has_lost(paths) for store, paths in self._asked.items())
+
+    def renamed(self, store: Store) -> dict[str, machines.Named]:
+        """By the key of a machine's earlier name: what it is called now."""
+        if store not in self._renamed:
+            paths = machines.files(store)
+            self._asked.setdefault(store, set()).update(paths)
+            self._renamed[store] = machines.renamed(store, paths)
+        return self._renamed[store]
 
     def keep(self, table: ir.Table, number: str | None = None) -> ir.Table:
         """The table, counted once and kept until the engine is closed.
@@ -63,7 +74,10 @@ class Engine:
         return found
 
     def table(self, store: Store, table: str, paths: Sequence[str]) -> ir.Table:
-        """These files as a table with the columns of today: those that older files lack are null."""
+        """These files as a table with the columns of today: those that older files lack are null.
+
+        A machine has its newest name in all rows.
+        """
         schema = ibis.Schema.from_pyarrow(TABLES[table])
         if not paths:
             return ibis.memtable(TABLES[table].empty_table())
@@ -85,7 +99,15 @@ class Engine:
                 keys = pa.table({"run": sorted(doubled[part[0]])})
                 rows = rows.anti_join(ibis.memtable(keys), "run")
             tables.append(rows)
-        return ibis.union(*tables) if len(tables) > 1 else tables[0]
+        rows = ibis.union(*tables) if len(tables) > 1 else tables[0]
+        if not (renamed := self.renamed(store)):
+            return rows
+        names = [(key, now.host_key, now.host) for key, now in renamed.items()]
+        known = rows.left_join(
+            ibis.memtable(pd.DataFrame(names, columns=["was", "key", "name"])), [("host_key", "was")]
+        )
+        new = {"host_key": ibis.coalesce(known.key, known.host_key), "host": ibis.coalesce(known.name, known.host)}
+        return known.mutate(**new).drop("was", "key", "name")
 
     def _read(self, store: Store, table: str, paths: list[str]) -> ir.Table:
         name = ibis.util.gen_name("fleet_read")
@@ -190,7 +212,7 @@ def _duckdb(memory: str | None, threads: int | None, spilled: str) -> Iterator[E
         if isinstance(error, duckdb.OutOfMemoryException):
             raise FleetError(f"DuckDB: {str(error).splitlines()[0]}", "--memory, or --spark") from error
         if isinstance(error, duckdb.IOException | duckdb.InvalidInputException):
-            raise FleetError(f"DuckDB cannot read: {str(error).splitlines()[0]}", "ingest that day anew") from error
+            raise FleetError(f"DuckDB cannot read: {str(error).splitlines()[0]}", AGAIN) from error
         raise
     finally:
         connection.disconnect()

@@ -69,7 +69,9 @@ def run(args: argparse.Namespace) -> int:
         "figures": taken.figures,
         "known": taken.known,
         "renewed": taken.renewed,
+        "restored": taken.restored,
         "hosts_by_file_name": sorted(taken.guessed),
+        "late": sorted(set(taken.late)),
         "problems": [{"file": p.file, "line": p.line, "why": p.why} for p in taken.problems],
     }
     if compacted is not None:
@@ -90,6 +92,11 @@ def run(args: argparse.Namespace) -> int:
             f"{len(taken.guessed)} hosts are called after their files, as the records do not name them: {names}\n"
         )
         sys.stderr.write("hint: --host NAME, or measure with a pciescope that names its host\n")
+    if taken.late:
+        of = plain(", ".join(answer["late"][:SHOWN])) + (", ..." if len(answer["late"]) > SHOWN else "")
+        runs = f"{len(taken.late)} run{'s' if len(taken.late) > 1 else ''} of {of}"
+        sys.stderr.write(f"{runs}: older than what the dataset had of the host, which stays the newest\n")
+        sys.stderr.write("hint: files that come late, or a clock that is wrong now or was ahead then\n")
     return Exit.FOUND if taken.problems else Exit.FINE
 
 
@@ -124,6 +131,8 @@ def _words(answer: dict[str, Any]) -> str:
         text += f"; {answer['known']} runs were there already"
     if answer["renewed"]:
         text += f"; of {answer['renewed']} runs more records came"
+    if answer["restored"]:
+        text += f"; {answer['restored']} runs are whole again, of which the dataset had lost rows"
     if "compacted" in answer:
         text += f"\n{answer['compacted']['files_before']} files made into {answer['compacted']['files']}"
     return text + "\n"

@@ -104,7 +104,8 @@ def refuse_nothing(args: argparse.Namespace, judged: Judged) -> None:
 def printable(judged: Judged) -> Judged:
     """The same with the hosts' texts made fit for a terminal."""
     texts = {
-        name: plain_all(getattr(judged, name)) for name in ("findings", "unjudged_hosts", "coarser", "gone", "failed")
+        name: plain_all(getattr(judged, name))
+        for name in ("findings", "unjudged_hosts", "coarser", "gone", "failed", "renamed")
     }
     return dataclasses.replace(judged, **texts)
 
@@ -123,6 +124,7 @@ def as_json(judged: Judged) -> dict[str, Any]:
         "level": judged.plan.level,
         "least_effect": judged.plan.least_effect,
         "failed": judged.failed,
+        "renamed": judged.renamed,
         "findings": judged.findings,
         "outliers": outliers.as_json(judged.outliers),
     }

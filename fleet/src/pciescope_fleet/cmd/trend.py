@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
         "short": found.short,
         "findings": found.findings,
         "changes": found.changes,
+        "renamed": found.renamed,
     }
     sys.stdout.write(json.dumps(answer) + "\n" if args.json else _words(found))
     return Exit.FOUND if found.findings else Exit.FINE
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _words(found: Trend) -> str:
     from pciescope_fleet.judge.outliers import WORDS
-    from pciescope_fleet.judge.words import amount, counted, hosts_in_words
+    from pciescope_fleet.judge.words import amount, counted, renamed_in_words, title_of
 
     findings = plain_all(found.findings)
     hosts = {host for each in findings for host in each["hosts"]}
@@ -74,13 +75,10 @@ def _words(found: Trend) -> str:
     ]
     if found.short:
         lines.append(f"  not judged: {found.short} series with fewer than 6 runs")
+    lines += [f"  {line}" for line in renamed_in_words(plain_all(found.renamed))]
     for each in findings:
         worst = each["worst"]
-        title = (
-            hosts_in_words(each["hosts"])
-            if len(each["hosts"]) == 1
-            else f"{len(each['hosts'])} hosts: {hosts_in_words(each['hosts'])}"
-        )
+        title = title_of(each["hosts"], found.alike)
         first, last = each["first"][:10], each["last"][:10]
         days = first if first == last else f"{first} to {last}"
         label = "" if worst["origin"] == "measured" else f"  {worst['origin'].upper()}: not measured on hardware"

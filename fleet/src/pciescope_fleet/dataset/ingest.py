@@ -6,10 +6,11 @@ the most certain (`rows.Host.rank`), then the dataset's own, then the first by i
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,8 +52,12 @@ class Taken:
     """Copies of runs that the dataset had already."""
     renewed: int = 0
     """Runs of which the dataset had fewer records: a torn file came first."""
+    restored: int = 0
+    """Runs of which the dataset had lost rows."""
     guessed: set[str] = field(default_factory=set)
     """Hosts that the records do not name: they are called after a file."""
+    late: list[str] = field(default_factory=list)
+    """The host of each run that is older than what the dataset had of its host."""
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -75,11 +80,14 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None, command
             by_file[run.source, run.run] = run
         for row in _read(tables.findings, rows.FINDING_COLUMNS):
             by_file[row["file"] or "", row["run"]].findings.append(row)
-        before, machines = known(store, copies)
+        had = known(store, copies)
+        before, machines = had.before, had.machines()
+        taken.problems += had.lost
         chosen = [_choose(each, before.get(run), taken) for run, each in copies.items()]
         new = [run for run in chosen if run is not None]
         for run in new:
             _name_namesake(run, before.get(run.run), machines, taken)
+        taken.late = _late(store, had.runs, new)
         try:
             _write(store, figures.batches(tables.figures, {(run.source, run.run): run for run in new}), taken)
         except FleetError as error:
@@ -107,18 +115,45 @@ class Before:
     records: int
     record_ids: Sequence[int]
     clock_ahead_s: float | None
+    is_whole: bool
+    """Whether its rows are in all tables."""
 
 
-def known(store: Store, runs: Iterable[str]) -> tuple[dict[str, Before], dict[str, set[str]]]:
-    """Those of the runs that the dataset has; and by name the keys of its hosts."""
+@dataclass
+class Known:
+    """What the dataset has."""
+
+    runs: dict[str, Copy]
+    before: dict[str, Before]
+    """Those of the runs that were asked for."""
+    lost: list[Problem] = field(default_factory=list)
+    """Files that are gone or were damaged, with the runs that were not asked for."""
+
+    def machines(self) -> dict[str, set[str]]:
+        """By name the keys of its hosts."""
+        found: dict[str, set[str]] = {}
+        for copy in self.runs.values():
+            found.setdefault(copy.host_key.split("~")[0], set()).add(copy.host_key)
+        return found
+
+
+def known(store: Store, runs: Collection[str]) -> Known:
+    """What the dataset has, and of it these runs. Damaged files with some of them are removed."""
+    lost: list[Problem] = []
     for left in reversed(range(TRIES)):
-        has = store.kept("runs").runs()
-        machines: dict[str, set[str]] = {}
-        for copy in has.values():
-            machines.setdefault(copy.host_key.split("~")[0], set()).add(copy.host_key)
+        kept = {table: store.kept(table) for table in TABLES}
+        within: dict[str, list[Copy]] = {}
+        for copy in (copy for each in kept.values() for copy in each.runs().values()):
+            within.setdefault(copy.path, []).append(copy)
+        asked = [path for path, copies in within.items() if any(copy.run in runs for copy in copies)]
+        if damaged := store.damaged(asked):
+            lost += filter(None, (_lost(path, "damaged, and removed", within[path], runs) for path in damaged))
+            store.remove(damaged)
+            continue
+        has, others = kept["runs"].runs(), {table: kept[table].runs() for table in ("figures", "findings")}
         wanted = [run for run in runs if run in has]
         paths = sorted({has[run].path for run in wanted})
-        columns = ["run", "host_key", "host", "host_from", "records", "record_ids", "clock_ahead_s"]
+        columns = ["run", "host_key", "host", "host_from", "records", "record_ids", "clock_ahead_s", *others]
         try:
             found = store.read("runs", paths, columns)
         except FleetError:
@@ -126,18 +161,43 @@ def known(store: Store, runs: Iterable[str]) -> tuple[dict[str, Before], dict[st
             if not left or not store.has_lost(paths):
                 raise
             continue
-        chosen = found.filter(pc.is_in(found["run"], pa.array(wanted, pa.string()))).to_pylist()
-        before = {
-            row["run"]: Before(
-                Host(row["host_key"], row["host"], row["host_from"]),
-                row["records"],
-                row["record_ids"],
-                row["clock_ahead_s"],
-            )
-            for row in chosen
-        }
         break
-    return before, machines
+    before = {
+        row["run"]: Before(
+            Host(row["host_key"], row["host"], row["host_from"]),
+            row["records"],
+            row["record_ids"],
+            row["clock_ahead_s"],
+            all(row["run"] in other or not row[table] for table, other in others.items()),
+        )
+        for row in found.filter(pc.is_in(found["run"], pa.array(wanted, pa.string()))).to_pylist()
+    }
+    lost += filter(None, (_lost(path, "gone", copies, runs) for path, copies in kept["runs"].lost.items()))
+    return Known(has, before, lost)
+
+
+def _lost(path: str, what: str, copies: list[Copy], runs: Collection[str]) -> Problem | None:
+    """Tells of those runs of a file that the files to be taken do not have."""
+    hosts = sorted(rows.name_of(copy.host_key) for copy in copies if copy.run not in runs)
+    of = ", ".join(dict.fromkeys(hosts))
+    why = f"{what}: {len(hosts)} runs are lost with it until their files are ingested again: of {of}"
+    return Problem(path, None, why) if hosts else None
+
+
+def _late(store: Store, has: dict[str, Copy], runs: list[Run]) -> list[str]:
+    """The host of each run that began before one of its verb that the dataset has: that one stays the newest."""
+    new = [run for run in runs if run.run not in has]
+    first: dict[str, str] = {}
+    for run in new:
+        first[run.host_key] = min(first.get(run.host_key, run.date), run.date)
+    paths = sorted({copy.path for copy in has.values() if copy.date >= first.get(copy.host_key, "far")})
+    newest: dict[tuple[str, str], datetime.datetime] = {}
+    # A compaction may have removed a file meanwhile, and a damaged one says nothing.
+    with contextlib.suppress(FleetError):
+        for row in store.read("runs", paths, ["host_key", "verb", "time"]).to_pylist():
+            key = row["host_key"], row["verb"]
+            newest[key] = max(newest.get(key, row["time"]), row["time"])
+    return sorted(run.host for run in new if run.time < newest.get((run.host_key, run.row["verb"]), run.time))
 
 
 def _choose(copies: list[Run], before: Before | None, taken: Taken) -> Run | None:
@@ -147,7 +207,7 @@ def _choose(copies: list[Run], before: Before | None, taken: Taken) -> Run | Non
     is_new = (
         before is None
         or best.records > before.records
-        or (best.records == before.records and host.key != before.host.key)
+        or (best.records == before.records and (host.key != before.host.key or not before.is_whole))
     )
     ids = best.record_ids if is_new or before is None else before.record_ids
     for copy in copies:
@@ -162,6 +222,11 @@ def _choose(copies: list[Run], before: Before | None, taken: Taken) -> Run | Non
             why = (
                 f"run {copy.run} is kept as host {before.host.key} with {before.records} records, and has "
                 f"{copy.records} here: not taken as host {host.key}"
+            )
+        elif before is not None and not is_new and not before.is_whole and copy is best:
+            why = (
+                f"run {copy.run}: the dataset has lost rows of it, and this copy has only {copy.records} of its "
+                f"{before.records} records: not taken"
             )
         elif lacking := set(copy.record_ids).difference(ids):
             why = (
@@ -182,6 +247,7 @@ def _choose(copies: list[Run], before: Before | None, taken: Taken) -> Run | Non
             )
             taken.problems.append(Problem(best.source, None, why))
         taken.renewed += best.records > before.records
+        taken.restored += not before.is_whole
         best.clock_ahead_s = before.clock_ahead_s
     best.host_of = host
     return best
@@ -237,6 +303,7 @@ def _write(store: Store, batches: Iterator[figures.Batch], taken: Taken) -> None
 
 def _write_days(store: Store, runs: list[Run], found: pa.Table, taken: Taken) -> None:
     by_date: dict[str, list[Run]] = {}
+    rows_of = Counter(found["run"].to_pylist())
     for run in runs:
         by_date.setdefault(run.date, []).append(run)
         taken.problems += run.problems
@@ -244,7 +311,11 @@ def _write_days(store: Store, runs: list[Run], found: pa.Table, taken: Taken) ->
         of_day = found if len(by_date) == 1 else found.filter(pc.equal(found["date"], date))
         findings = to_table("findings", [row for run in together for row in run.finding_rows()])
         # The runs come last: what they do not name does not count as taken.
-        tables = {"figures": of_day, "findings": findings, "runs": to_table("runs", [run.to_row() for run in together])}
+        tables = {
+            "figures": of_day,
+            "findings": findings,
+            "runs": to_table("runs", [run.to_row(rows_of[run.run]) for run in together]),
+        }
         for table, content in tables.items():
             _write_table(store, table, date, together, content)
     taken.runs += len(runs)

@@ -166,21 +166,24 @@ class Run:
     @cached_property
     def _times(self) -> tuple[datetime.datetime, datetime.datetime, float | None]:
         """When it began and ended, and by how many seconds its clock was ahead."""
-        times = [time for name in ("first_time", "last_time") if (time := _time(self.row[name])) is not None]
+        known = [time for name in ("first_time", "last_time") if (time := _time(self.row[name])) is not None]
+        # What was imported may be older. If the clock was set in the middle of the run, the end counts.
+        times = [time for time in known if time >= FIRST or "imported" in self._origins] or known
         if not times:
             why = (
                 f"run {self.run}: no record has a time with its zone between 1970 and 2261; it is kept under 1970-01-01"
             )
             self.problems.append(Problem(self.source, None, why))
             times = [EPOCH]
-        if times[-1] - self.ingested > AHEAD:
-            when = f"{times[-1]:%Y-%m-%d %H:%M} UTC"
-            why = f"run {self.run}: host {self.host}'s clock is ahead: {when}; the run is kept as of now"
+        is_behind = EPOCH < times[0] < FIRST and "imported" not in self._origins
+        if times[-1] - self.ingested > AHEAD or is_behind:
+            way = f"{'behind' if is_behind else 'ahead'}: {times[-1]:%Y-%m-%d %H:%M} UTC"
+            why = f"run {self.run}: host {self.host}'s clock is {way}; the run is kept as of now"
             self.problems.append(Problem(self.source, None, why))
         # A longer copy of a run that the dataset has keeps the run's time.
         ahead_s = self.clock_ahead_s
         then = self.ingested if ahead_s is None else times[0] - datetime.timedelta(seconds=ahead_s)
-        return believed(times[0], times[-1], then)
+        return believed(times[0], times[-1], then, is_behind)
 
     @property
     def time(self) -> datetime.datetime:
@@ -195,8 +198,8 @@ class Run:
     def _identity(self) -> Row:
         return {"host_key": self.host_key, "host": self.host, "run": self.run, "date": self.date, "time": self.time}
 
-    def to_row(self) -> Row:
-        """Its row of the dataset's table."""
+    def to_row(self, figures: int) -> Row:
+        """Its row of the dataset's table. It has so many `figures` there."""
         environment = self.environment
         names = ("tool", "kernel", "product", "cpu_model", "cmdline", "aspm_policy")
         bios = (environment.get(name) for name in ("bios_version", "bios_date"))
@@ -217,6 +220,8 @@ class Run:
             "record_ids": list(self.record_ids),
             "clock_ahead_s": self._times[2],
             "failed": self._failed(),
+            "figures": figures,
+            "findings": len(self.finding_rows()),
         }
 
     def finding_rows(self) -> list[Row]:
@@ -284,6 +289,11 @@ TILDE = "%7E"
 """Stands for the sign in a name: in a key it parts name and id."""
 
 
+def name_of(key: str) -> str:
+    """The name in a host's key."""
+    return key.split("~")[0].replace(TILDE, "~")
+
+
 def host_key(name: str, machine: str) -> str:
     """What tells a machine from all others: its name, and a part of its id where that is known.
 
@@ -305,14 +315,14 @@ BEFORE = datetime.timedelta(hours=3)
 
 
 def believed(
-    began: datetime.datetime, ended: datetime.datetime, ingested: datetime.datetime
+    began: datetime.datetime, ended: datetime.datetime, ingested: datetime.datetime, is_behind: bool = False
 ) -> tuple[datetime.datetime, datetime.datetime, float | None]:
     """When a run began and ended, and by how many seconds the clock was ahead if these are not its own times.
 
-    Runs that are ahead keep their order: a second that one of them began later leaves a microsecond.
+    Runs that are ahead or behind keep their order: a second that one of them began later leaves a microsecond.
     """
     ahead = began - ingested
-    if ahead <= AHEAD:
+    if ahead <= AHEAD and not is_behind:
         # The clock may have been set in the middle of the run.
         is_ended_ahead = ended - ingested > AHEAD
         return began, max(ingested, began) if is_ended_ahead else ended, None
@@ -321,6 +331,9 @@ def believed(
 
 
 EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
+FIRST = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+"""Before, nobody measured with this program: an earlier time is of a clock that is behind. By it a run would be older
+than all that the host had before."""
 END = datetime.datetime(2262, 1, 1, tzinfo=datetime.UTC)
 """Engines count in nanoseconds up to this year."""
 

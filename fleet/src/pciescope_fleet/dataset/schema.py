@@ -86,6 +86,8 @@ RUNS = pa.schema(
         ("checked", pa.string()),
         ("failed", pa.string()),
         ("clock_ahead_s", pa.float64()),
+        ("figures", pa.int64()),
+        ("findings", pa.int64()),
     ]
 )
 

@@ -51,6 +51,9 @@ ABANDONED_S = 86400
 OF_OBJECTS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"}
 """Stores in which an object is seen once it is whole. In others a file grows under its name."""
 
+AGAIN = "ingest their files again: that brings back what was lost"
+"""The hint where files of the dataset are damaged or gone."""
+
 TRIES = 5
 """So often a reader looks again where a compaction has removed what it was about to read."""
 
@@ -87,6 +90,8 @@ class Kept:
     """Files that were never finished, or got no list, for a day: their writer was killed."""
     doubled: dict[str, set[str]]
     """By the path of a file with many runs: those that do not count, as another file has them."""
+    lost: dict[str, list[Copy]]
+    """By the path of a file with many runs that is gone, while its list is there: its runs that no other file has."""
 
     def runs(self) -> dict[str, Copy]:
         """By run: the copy that counts."""
@@ -237,6 +242,7 @@ class Store:
                 listed, whole = json.loads(content), path.removesuffix(".json") + ".parquet"
                 copies = [replace(Copy(*run), path=whole, date=told_of[path]) for run in listed["runs"]]
                 lists[whole] = {**listed, "runs": copies, "date": told_of[path]}
+        gone = {path: lists.pop(path) for path in set(lists).difference(many)}
         age = {path: _age_s(info) for path, info in found.items()}
         replaced: dict[str, float] = {}
         for path, listed in lists.items():
@@ -247,12 +253,26 @@ class Store:
         leftover = {path: replaced[path] for path in (*many, *(part.path for part in parts)) if path in replaced}
         abandoned += [path for path in many if path not in lists and path not in replaced]
         parts = [part for part in parts if part.path not in replaced]
-        counted = {path: lists[path] for path in many if path in lists and path not in replaced}
+        counted = {path: listed for path, listed in lists.items() if path not in replaced}
         parts, counted, doubled, others = _one_copy_each(parts, counted, age)
         leftover.update(others)
         self._doubled[table] = doubled
         abandoned = [path for path in abandoned if age[path] > ABANDONED_S]
-        return Kept(parts, counted, leftover, abandoned, doubled)
+        kept = Kept(parts, counted, leftover, abandoned, doubled, {})
+        has = kept.runs() if gone else {}
+        kept.lost = {path: [copy for copy in listed["runs"] if copy.run not in has] for path, listed in gone.items()}
+        return kept
+
+    def damaged(self, paths: Iterable[str]) -> list[str]:
+        """Those of these files that do not end as a table does: they were cut off."""
+        listed = sorted(paths)
+        with self._asked():
+            ends = self.fs.cat_ranges(listed, [-12] * len(listed), [None] * len(listed), on_error="return")
+        return [
+            path
+            for path, end in zip(listed, ends, strict=True)
+            if isinstance(end, bytes) and (len(end) < 12 or not end.endswith(b"PAR1"))
+        ]
 
     def _read_all(self, paths: list[str]) -> list[bytes]:
         """Whole files, which a remote store sends at once. Raises `FileNotFoundError` where one is there no more."""
@@ -352,7 +372,11 @@ class Store:
             with self._asked(), self.fs.open(path, "rb") as stream:
                 # A thread of pyarrow that still has a Python file when the program ends would abort it.
                 content = pa.BufferReader(stream.read())
-                part = conform(pq.ParquetFile(content).read(), schema)
+            try:
+                file = pq.ParquetFile(content)
+                part = conform(file.read([name for name in schema.names if name in file.schema_arrow.names]), schema)
+            except pa.ArrowException as error:
+                raise FleetError(f"{path}: damaged: {error}", AGAIN) from error
             if path in doubled:
                 part = part.filter(pc.invert(pc.is_in(part["run"], pa.array(sorted(doubled[path])))))
             parts.append(part)

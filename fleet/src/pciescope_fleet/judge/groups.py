@@ -47,6 +47,12 @@ def has_logarithm(column: ir.Column) -> ir.Column:
     return (column > 0) & (column < 1e300)
 
 
+def namesakes(table: ir.Table) -> frozenset[str]:
+    """The keys of hosts whose name another one has, too."""
+    hosts = table.select("host", "host_key").distinct().execute()
+    return frozenset(hosts["host_key"][hosts["host"].duplicated(keep=False)])
+
+
 @dataclass
 class Cells:
     """Every combination of attributes and figure that occurs, and the groups that it belongs to."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import ibis
 import ibis.expr.types as ir
 
-from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.dataset.store import AGAIN, Kept, Store
 from pciescope_fleet.engine import Engine
-from pciescope_fleet.errors import NoRunsError
+from pciescope_fleet.errors import FleetError, NoRunsError
 from pciescope_fleet.judge.groups import ATTRIBUTES, has_logarithm
 
 KEPT = ("host_key", "host", "run", "time", "device", "device_name", "driver", "firmware", "link", "figure", "unit",
@@ -62,8 +62,9 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     kind = ["host_key", "content", "origin", "verb"]
     window = ibis.window(group_by=kind, order_by=[runs.time.desc(), runs.run.desc()])
     runs = engine.keep(runs.mutate(place=ibis.row_number().over(window)).filter(lambda t: t.place == 0).drop("place"))
+    kept = whole_figures(store, runs)
     dates = sorted(runs.select("date").distinct().execute()["date"])
-    figures = engine.table(store, "figures", store.kept("figures").files(dates))
+    figures = engine.table(store, "figures", kept.files(dates))
     figures = figures.filter(figures.judged).semi_join(runs, ["host_key", "run"])
     figures = figures.select([*KEPT, *ATTRIBUTES, "cpu"])
     all_rows = figures.mutate(
@@ -86,6 +87,17 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     error = ((cpus.p50_down + cpus.p50_up) / 2).fill_null(0.0).cast("float32")
     of_cpus = engine.keep(cpus.select("row", cpus.cpu.cast("int32"), l=cpus.p50.ln(), e=error))
     return Newest(left, of_cpus, runs, dates, days, removed)
+
+
+def whole_figures(store: Store, runs: ir.Table) -> Kept:
+    """The files of figures. Raises where those of some of these runs are lost: their hosts would be judged no more."""
+    figures = store.kept("figures")
+    counted = runs.filter(runs["figures"] > 0).select("host", "run").execute()
+    hosts = sorted(set(counted["host"][~counted["run"].isin(figures.runs())]))
+    if hosts:
+        of = ", ".join(hosts[:5]) + (f" and {len(hosts) - 5} more" if len(hosts) > 5 else "")
+        raise FleetError(f"{store.url}: the dataset has lost figures of {len(hosts)} hosts: {of}", AGAIN)
+    return figures
 
 
 def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> tuple[ir.Table, list[RemovedDevice]]:

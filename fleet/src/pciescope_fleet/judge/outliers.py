@@ -10,6 +10,7 @@ import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 
+from pciescope_fleet.dataset import machines
 from pciescope_fleet.dataset.rows import listed
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
@@ -58,6 +59,10 @@ class Judged:
     """Devices that are not judged: a newer run of their host lacks them."""
     failed: list[dict[str, Any]] = field(default_factory=list)
     """Errors of the newest runs, by host, verb and device."""
+    renamed: list[dict[str, Any]] = field(default_factory=list)
+    """Machines that had other names before."""
+    alike: frozenset[str] = frozenset()
+    """The keys of hosts whose name another one has, too."""
 
     def broken(self) -> list[dict[str, Any]]:
         """Those errors that tell of a broken device."""
@@ -132,6 +137,8 @@ def judge(
         outliers=outliers,
         gone=new.gone,
         failed=failed(engine, store, new.days),
+        renamed=machines.earlier(engine.renamed(store)),
+        alike=groups.namesakes(new.runs),
     )
     if len(outliers):
         judged.outliers = outliers = _with_newer_runs(new, _with_usual(numbered, outliers))

@@ -8,7 +8,7 @@ are bounded over all series (`null`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ibis
@@ -18,10 +18,14 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
+from pciescope_fleet.dataset import machines
+from pciescope_fleet.dataset.rows import name_of
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge import null
+from pciescope_fleet.judge.groups import namesakes
+from pciescope_fleet.judge.newest import whole_figures
 
 LEAST = 3
 """So many runs at least stand on each side of a change: one strange run is none."""
@@ -60,12 +64,20 @@ class Trend:
     """Series that were too short."""
     changes: list[dict[str, Any]]
     findings: list[dict[str, Any]]
+    renamed: list[dict[str, Any]] = field(default_factory=list)
+    """Machines that had other names before."""
+    alike: frozenset[str] = frozenset()
+    """The keys of hosts whose name another one has, too."""
 
 
 def trend(engine: Engine, store: Store, plan: Plan) -> Trend:
     """Looks for changes in all series, or in those of some hosts."""
-    listed = store.need("figures")
-    days = [day for day in listed.dates() if (plan.since or day) <= day <= (plan.until or day)]
+    runs = store.need("runs")
+    days = [day for day in runs.dates() if (plan.since or day) <= day <= (plan.until or day)]
+    listed = whole_figures(store, engine.table(store, "runs", runs.files(days)))
+    if not listed.dates():
+        raise FleetError(f"{store.url}: no run has figures", "records of measurements: doctor alone has none")
+    days = [day for day in listed.dates() if day in days]
     if not days:
         raise FleetError(
             f"{store.url}: no figures between {plan.since or 'the first day'} and {plan.until or 'the last day'}",
@@ -74,7 +86,8 @@ def trend(engine: Engine, store: Store, plan: Plan) -> Trend:
     points = _points(engine, store, listed.files(days), plan)
     scores = engine.keep(_scores(points)).execute().sort_values("series", ignore_index=True)
     enough = scores[scores["runs"] >= 2 * LEAST]
-    trend_of = Trend(plan, len(enough), len(scores) - len(enough), [], [])
+    renamed = machines.earlier(engine.renamed(store))
+    trend_of = Trend(plan, len(enough), len(scores) - len(enough), [], [], renamed, namesakes(points))
     if not len(enough):
         return trend_of
     noise = _noise(enough, points)
@@ -127,7 +140,8 @@ def _points(engine: Engine, store: Store, files: list[str], plan: Plan) -> ir.Ta
     figures = engine.table(store, "figures", files)
     figures = figures.filter(figures.judged & figures.cpu.isnull())
     if plan.hosts:
-        figures = figures.filter(figures.host.isin(plan.hosts) | figures.host_key.isin(plan.hosts))
+        now = [new.host_key for old, new in engine.renamed(store).items() if {old, name_of(old)} & set(plan.hosts)]
+        figures = figures.filter(figures.host.isin(plan.hosts) | figures.host_key.isin([*plan.hosts, *now]))
     figures = figures.mutate(
         device=figures.device.fill_null(""),
         model=figures.model.fill_null(""),

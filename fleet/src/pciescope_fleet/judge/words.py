@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pciescope_fleet.dataset.rows import TILDE
+from pciescope_fleet.dataset.rows import name_of
 from pciescope_fleet.judge.doubt import doubt
 from pciescope_fleet.judge.outliers import USUAL, WORDS, Judged
 
@@ -34,23 +34,25 @@ def amount(value: float, unit: str) -> str:
     return f"{value / factor:.{max(0, 2 - math.floor(math.log10(abs(value / factor) or 1)))}f} {name}"
 
 
-def hosts_in_words(hosts: list[str]) -> str:
+def some(texts: list[str]) -> str:
+    """The first of several; the rest is counted."""
+    return ", ".join(texts[:FEW]) + (f" and {len(texts) - FEW} more" if len(texts) > FEW else "")
+
+
+def hosts_in_words(hosts: list[str], alike: frozenset[str]) -> str:
     """The hosts' names; of very many only the first."""
-    return ", ".join(shown(host, hosts) for host in hosts[:FEW]) + (
-        f" and {len(hosts) - FEW} more" if len(hosts) > FEW else ""
-    )
+    return some([shown(host, alike) for host in hosts])
 
 
-def shown(host_key: str, among: list[str]) -> str:
-    """A host's name; with its machine where another machine has the same name."""
-    name = name_of(host_key)
-    alike = {other for other in among if name_of(other) == name}
-    return host_key if len(alike) > 1 else name
+def renamed_in_words(renamed: list[dict[str, Any]]) -> list[str]:
+    """What machines were called before, in a line if there are any."""
+    names = [f"{each['host']} (before: {', '.join(each['earlier'])})" for each in renamed]
+    return [f"renamed: {some(names)}"] if names else []
 
 
-def name_of(host_key: str) -> str:
-    """The name in a host's key."""
-    return host_key.split("~")[0].replace(TILDE, "~")
+def shown(host_key: str, alike: frozenset[str]) -> str:
+    """A host's name; with its machine where it is one of those that are called alike."""
+    return host_key if host_key in alike else name_of(host_key)
 
 
 def direction_in_words(direction: str) -> str:
@@ -85,28 +87,27 @@ def report(judged: Judged) -> str:
     if judged.unjudged:
         lines.append(
             f"  not judged: {judged.unjudged} figures with fewer than {judged.plan.least_hosts} similar hosts "
-            f"({hosts_in_words(judged.unjudged_hosts)})"
+            f"({hosts_in_words(judged.unjudged_hosts, judged.alike)})"
         )
     lines += [
         f"  {each['figures']} figures were judged in coarser groups, without {', '.join(each['without'])}"
         for each in judged.coarser
     ]
     for is_replaced, why in ((False, "a newer run of the host lacks it"), (True, "another device is there now")):
-        removed = [
-            f"{each.device} of {name_of(each.host_key)}" for each in judged.gone if each.is_replaced == is_replaced
-        ]
-        more = f" and {len(removed) - FEW} more" if len(removed) > FEW else ""
-        lines += [f"  not judged, {why}: {', '.join(removed[:FEW])}{more}"] if removed else []
-    lines += [f"  failed: {failure_in_words(each)}" for each in judged.failed[:FEW]]
+        gone = [each for each in judged.gone if each.is_replaced == is_replaced]
+        removed = some([f"{each.device} of {shown(each.host_key, judged.alike)}" for each in gone])
+        lines += [f"  not judged, {why}: {removed}"] if removed else []
+    lines += [f"  {line}" for line in renamed_in_words(judged.renamed)]
+    lines += [f"  failed: {failure_in_words(each, judged.alike)}" for each in judged.failed[:FEW]]
     if len(judged.failed) > FEW:
         lines.append(f"  failed: {len(judged.failed) - FEW} more; --json has all")
     for each in found:
         lines.append("")
-        lines += finding_in_words(each)
+        lines += finding_in_words(each, judged.alike)
     return "\n".join(lines) + "\n"
 
 
-def failure_in_words(each: dict[str, Any]) -> str:
+def failure_in_words(each: dict[str, Any], alike: frozenset[str]) -> str:
     """An error of a host's newest run."""
     of = f" of {each['device']}" if each["device"] else ""
     others = f"{counted(each['others'], 'other host')} {'has' if each['others'] == 1 else 'have'} it too"
@@ -114,7 +115,9 @@ def failure_in_words(each: dict[str, Any]) -> str:
     if each["replaced_by"] is not None:
         remarks.append(f"the newest run of {each['host']} is of another machine, {each['replaced_by']}")
     what = ": ".join(filter(None, (each["code"], each["text"])))
-    return f"{each['host']}: {each['verb']}{of} on {each['time'][:10]}: {what}" + "".join(f"; {one}" for one in remarks)
+    return f"{shown(each['host_key'], alike)}: {each['verb']}{of} on {each['time'][:10]}: {what}" + "".join(
+        f"; {one}" for one in remarks
+    )
 
 
 def finding_in_short(each: dict[str, Any]) -> str:
@@ -139,14 +142,14 @@ def differences(each: dict[str, Any]) -> list[str]:
     ]
 
 
-def finding_in_words(each: dict[str, Any]) -> list[str]:
+def title_of(hosts: list[str], alike: frozenset[str]) -> str:
+    """The hosts' names, and how many they are where there are several."""
+    return (f"{len(hosts)} hosts: " if len(hosts) > 1 else "") + hosts_in_words(hosts, alike)
+
+
+def finding_in_words(each: dict[str, Any], alike: frozenset[str]) -> list[str]:
     """One finding."""
-    names = hosts_in_words(each["hosts"])
-    title = (
-        f"{direction_in_words(each['direction'])}: {names}"
-        if len(each["hosts"]) == 1
-        else f"{direction_in_words(each['direction'])}: {len(each['hosts'])} hosts: {names}"
-    )
+    title = f"{direction_in_words(each['direction'])}: {title_of(each['hosts'], alike)}"
     label = "" if each["origin"] == "measured" else f"  {each['origin'].upper()}: not measured on hardware"
     worst = each["worst"]
     lines = [

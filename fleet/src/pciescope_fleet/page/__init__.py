@@ -7,7 +7,6 @@ of 16 bits in thousandths of a logarithm: 10,000 hosts by 100 figures take 2.7 M
 from __future__ import annotations
 
 import base64
-import collections
 import html
 import json
 import urllib.parse
@@ -93,8 +92,7 @@ def _data(matrix: Matrix, report: str) -> dict[str, Any]:
         column = place.get((each["origin"], each["model"], each["figure"]))
         if column is not None and each["host_key"] in row:
             marked.append([row[each["host_key"]], column, words.outlier_in_words(outliers.outlier(each))])
-    twice = {name for name, times in collections.Counter(matrix.names.values()).items() if times > 1}
-    names = [key if matrix.names[key] in twice else matrix.names[key] for key in matrix.hosts]
+    names = [key if key in matrix.judged.alike else matrix.names[key] for key in matrix.hosts]
     several = len({each["model"] for each in matrix.figures}) > 1
     mixed = len({each["origin"] for each in matrix.figures}) > 1
     finite = np.isfinite(matrix.away)
@@ -122,7 +120,7 @@ def _facts(matrix: Matrix) -> str:
     facts = [f"each host's newest run, {' '.join(days)}", f"{judged.tests} figures of hosts judged"]
     if judged.unjudged:
         facts.append(f"{judged.unjudged} not judged: fewer than {judged.plan.least_hosts} similar hosts")
-    return " · ".join(facts)
+    return " · ".join([*facts, *words.renamed_in_words(judged.renamed)])
 
 
 def _labels(matrix: Matrix) -> str:
@@ -152,22 +150,25 @@ def _tiles(matrix: Matrix) -> str:
     first = judged.findings[:MOST_FIRST]
     lines = "".join(
         f"<li><a href='#finding-{number}'>{safe(words.direction_in_words(each['direction']))}: "
-        f'{safe(_who(each["hosts"]))}</a> · <span class="soft">{safe(words.finding_in_short(each))}</span></li>\n'
+        f"{safe(_who(each['hosts'], judged.alike))}</a> · "
+        f'<span class="soft">{safe(words.finding_in_short(each))}</span></li>\n'
         for number, each in enumerate(first, 1)
     )
     more = len(judged.findings) - len(first)
     if more:
         lines += f"<li><a href='#findings'>and {words.counted(more, 'more finding')}</a></li>\n"
     broken = judged.broken()
-    lines += "".join(f"<li>failed: {safe(words.failure_in_words(each))}</li>\n" for each in broken[:MOST_FIRST])
+    lines += "".join(
+        f"<li>failed: {safe(words.failure_in_words(each, judged.alike))}</li>\n" for each in broken[:MOST_FIRST]
+    )
     if len(broken) > MOST_FIRST:
         lines += f"<li>and {len(broken) - MOST_FIRST} more that failed: `outliers --json` has all</li>\n"
     return f'<section class="card"><div class="tiles">\n{inner}</div>\n<ul class="first">\n{lines}</ul></section>'
 
 
-def _who(hosts: list[str]) -> str:
+def _who(hosts: list[str], alike: frozenset[str]) -> str:
     """A host by its name, several by their number."""
-    return words.shown(hosts[0], hosts) if len(hosts) == 1 else f"{len(hosts)} hosts"
+    return words.shown(hosts[0], alike) if len(hosts) == 1 else f"{len(hosts)} hosts"
 
 
 def _map(matrix: Matrix) -> str:
@@ -198,9 +199,9 @@ def _findings(matrix: Matrix, report: str) -> str:
         return '<section class="card"><h2>Findings</h2><p>No host differs from its like.</p></section>'
     items = []
     for number, each in enumerate(found[:MOST_FINDINGS], 1):
-        lines = words.finding_in_words(each)
+        lines = words.finding_in_words(each, matrix.judged.alike)
         keys = each["hosts"][: words.FEW]
-        names = {key: words.shown(key, each["hosts"]) for key in keys}
+        names = {key: words.shown(key, matrix.judged.alike) for key in keys}
         links = ", ".join(
             f'<a href="{safe(link(report, key, matrix.names.get(key, key)))}">{safe(name)}</a>'
             for key, name in names.items()
