@@ -33,6 +33,7 @@ from pciescope_fleet.dataset.store import Copy, Store
 from pciescope_fleet.engine import Engine, open_engine
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge import causes, null, outliers, statistics, words
+from pciescope_fleet.judge.modes import cut
 from pciescope_fleet.judge.newest import RemovedDevice
 from planted import Shape, host_name
 
@@ -1581,3 +1582,49 @@ def test_namesakes_stay_two_and_are_told_apart(tmp_path: Path, call: Call) -> No
     told = call("outliers", place, "-j").json()
     assert (told["hosts"], hosts_of(told)) == (12, {"same~aaaaaaaaaaaa"})
     assert "slower: same~aaaaaaaaaaaa\n" in call("outliers", place).out
+
+
+TWO = Shape(hosts=20, figures=3, noise=0.01)
+
+
+@pytest.mark.parametrize("slow", [10, 8, 7])
+def test_a_group_of_two_modes_is_told_as_that(tmp_path: Path, call: Call, slow: int) -> None:
+    """Some hosts have another BIOS, with which all is 12 % slower; one of the others has a fault beside that."""
+    bios = ["2.0"] * slow + ["1.0"] * (20 - slow)
+    faults = {**on(list(range(slow)), "median", 0.12, TWO), **on([19], "median", -0.2, TWO)}
+    keep(tmp_path, TWO, faults, bios=bios)
+    told = call("outliers", tmp_path, "-j")
+    assert told.code == 1
+    [mode] = told.json()["modes"]
+    assert set(mode["hosts"]) == {host_name(number) for number in range(slow)}
+    assert (mode["others"], len(mode["figures"]), mode["is_judged"]) == (20 - slow, 3, slow >= 8)
+    assert mode["effect"] == pytest.approx(0.12, abs=0.02)
+    assert (mode["shared"]["attribute"], mode["shared"]["value"]) == ("bios", "2.0")
+    assert hosts_of(told.json()) == {host_name(19)}
+    assert all(each["group_hosts"] == 20 - slow for each in told.json()["outliers"])
+    text = call("outliers", tmp_path).out
+    assert f" on {slow} hosts, " in text.partition("two modes: ")[2]
+    assert "; they share bios 2.0; of the " in text
+    assert ("a part with too few hosts is not judged" in text) == (slow < 8)
+    call("matrix", tmp_path, "-o", tmp_path / "m.html")
+    assert "<li>two modes: " in (tmp_path / "m.html").read_text()
+
+
+def test_a_group_that_falls_into_two_small_ones_is_told_too(tmp_path: Path, call: Call) -> None:
+    shape = dataclasses.replace(TWO, hosts=12)
+    keep(tmp_path, shape, on(list(range(6)), "median", 0.2, shape))
+    told = call("outliers", tmp_path, "-j")
+    assert (told.code, told.json()["tests"], len(told.json()["modes"])) == (1, 0, 1)
+    assert len(told.json()["unjudged_hosts"]) == 12
+
+
+def test_healthy_hosts_and_a_few_faulty_ones_are_one_mode(tmp_path: Path) -> None:
+    """Nor is what a coarse clock makes: two ticks are no modes."""
+    for seed in range(12):
+        shape = Shape(hosts=20, figures=6, seed=seed, tick_ns=40.0 * (seed % 2), noise=0.01 * (1 + seed % 3))
+        keep(tmp_path / f"{seed}", shape, on([2, 5, 7], "median", 0.2, shape) if seed % 3 == 0 else None)
+        with open_engine(None) as engine:
+            assert outliers.judge(engine, Store(str(tmp_path / f"{seed}")), outliers.Plan()).modes == [], seed
+    rng = np.random.default_rng(5)
+    cuts = [cut(rng.normal(size=hosts) / 10, 0.0, 0.05) for hosts in (8, 12, 20, 60) for _ in range(2000)]
+    assert sum(place is not None for place in cuts) <= 8

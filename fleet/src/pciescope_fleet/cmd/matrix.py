@@ -60,4 +60,4 @@ def run(args: argparse.Namespace) -> int:
     refuse_nothing(args, found.judged)
     outputs.write(args.output, render(found, args.title, args.report))
     sys.stdout.write(f"{size_in_words(found)}: {args.output}\n")
-    return Exit.FOUND if found.judged.findings or found.judged.broken() else Exit.FINE
+    return Exit.FOUND if found.judged.is_found() else Exit.FINE

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         outputs.write(args.prom, prometheus.render(judged, time.time()))
     refuse_nothing(args, judged)
     sys.stdout.write(json.dumps(as_json(judged)) + "\n" if args.json else words.report(printable(judged)))
-    return Exit.FOUND if judged.findings or judged.broken() else Exit.FINE
+    return Exit.FOUND if judged.is_found() else Exit.FINE
 
 
 def plan_of(args: argparse.Namespace) -> Plan:
@@ -93,7 +93,7 @@ def plan_of(args: argparse.Namespace) -> Plan:
 
 def refuse_nothing(args: argparse.Namespace, judged: Judged) -> None:
     """Raises where no figure could be judged and no device is broken: there is nothing to tell."""
-    if judged.tests == 0 and not judged.broken():
+    if judged.tests == 0 and not judged.is_found():
         raise FleetError(
             f"{args.dataset}: no figure has {args.least_hosts} hosts of its like: "
             f"{judged.hosts} hosts, {judged.unjudged} figures",
@@ -105,7 +105,7 @@ def printable(judged: Judged) -> Judged:
     """The same with the hosts' texts made fit for a terminal."""
     texts = {
         name: plain_all(getattr(judged, name))
-        for name in ("findings", "unjudged_hosts", "coarser", "gone", "failed", "renamed")
+        for name in ("findings", "unjudged_hosts", "coarser", "gone", "failed", "renamed", "modes")
     }
     return dataclasses.replace(judged, **texts)
 
@@ -125,6 +125,7 @@ def as_json(judged: Judged) -> dict[str, Any]:
         "least_effect": judged.plan.least_effect,
         "failed": judged.failed,
         "renamed": judged.renamed,
+        "modes": judged.modes,
         "findings": judged.findings,
         "outliers": outliers.as_json(judged.outliers),
     }

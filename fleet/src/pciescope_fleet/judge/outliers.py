@@ -15,7 +15,7 @@ from pciescope_fleet.dataset.rows import listed
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.errors import FleetError
-from pciescope_fleet.judge import causes, groups, null
+from pciescope_fleet.judge import causes, groups, modes, null
 from pciescope_fleet.judge.failed import failed
 from pciescope_fleet.judge.newest import Newest, RemovedDevice, newest
 from pciescope_fleet.judge.seen import Seen
@@ -59,10 +59,16 @@ class Judged:
     """Devices that are not judged: a newer run of their host lacks them."""
     failed: list[dict[str, Any]] = field(default_factory=list)
     """Errors of the newest runs, by host, verb and device."""
+    modes: list[dict[str, Any]] = field(default_factory=list)
+    """Groups whose hosts fall into two."""
     renamed: list[dict[str, Any]] = field(default_factory=list)
     """Machines that had other names before."""
     alike: frozenset[str] = frozenset()
     """The keys of hosts whose name another one has, too."""
+
+    def is_found(self) -> bool:
+        """Whether there is something to tell."""
+        return bool(self.findings or self.modes or self.broken())
 
     def broken(self) -> list[dict[str, Any]]:
         """Those errors that tell of a broken device."""
@@ -82,13 +88,16 @@ class Prepared:
     cells: groups.Cells
     numbered: ir.Table
     """The newest figures with the numbers of their groups."""
+    parted: pd.DataFrame
+    """The devices of groups that fell into two."""
 
 
 def prepare(engine: Engine, store: Store, plan: Plan) -> Prepared:
     """Takes the newest figures and makes groups."""
     new = newest(engine, store, plan.since, plan.until)
     found = groups.cells(new.figures, plan.least_hosts)
-    return Prepared(new, found, engine.keep(groups.numbered(new.figures, found)))
+    numbered = engine.keep(groups.numbered(new.figures, found))
+    return Prepared(new, found, *modes.part(engine, numbered, new.cpus, found, plan.least_hosts, plan.least_effect))
 
 
 def judge(
@@ -128,9 +137,7 @@ def judge(
         hosts=int(new.figures.host_key.nunique().execute()),
         tests=all_tests,
         unjudged=int(alone.count().execute()),
-        unjudged_hosts=sorted(alone.select("host_key").distinct().execute()["host_key"])
-        if -1 in set(found.table["own"])
-        else [],
+        unjudged_hosts=sorted(alone.select("host_key").distinct().execute()["host_key"]),
         coarser=[
             {"without": groups.left_out(level), "figures": figures} for level, figures in by_level.items() if level > 0
         ],
@@ -140,6 +147,7 @@ def judge(
         renamed=machines.earlier(engine.renamed(store)),
         alike=groups.namesakes(new.runs),
     )
+    judged.modes = _modes(new, prepared.parted, attributes)
     if len(outliers):
         judged.outliers = outliers = _with_newer_runs(new, _with_usual(numbered, outliers))
         judged.findings = _findings(engine, store, new, outliers, attributes)
@@ -330,6 +338,25 @@ def _findings(
     return result
 
 
+def _modes(new: Newest, units: pd.DataFrame, extra: pd.DataFrame | None) -> list[dict[str, Any]]:
+    """The groups that fell into two, with what the smaller part shares that the other one has not."""
+    found = modes.found(units)
+    known = _known_attributes(new, units, extra) if found else pd.DataFrame()
+    for each in found:
+        own = units[units["g"] == each.pop("g")]
+        alike = known[(known["origin"] == each["origin"]) & (known["model"] == each["model"])]
+        alike = alike[~alike.index.duplicated()].drop(columns=["origin", "model"])
+        alike = alike.loc[alike.index.isin(pd.MultiIndex.from_frame(own[["host_key", "device"]]))]
+        few = own[own["host_key"].isin(each["hosts"])]
+        shared = causes.shared(list(zip(few["host_key"], few["device"], strict=True)), alike, DEVICE_ATTRIBUTES)
+        each["shared"] = _share(shared[0]) if shared else None
+    return found
+
+
+def _share(share: causes.Shared) -> dict[str, Any]:
+    return {name: getattr(share, name) for name in ("attribute", "value", "healthy_with", "healthy", "p")}
+
+
 def _finding(part: pd.DataFrame, way: str, seen: Seen, share: causes.Shared | None) -> dict[str, Any]:
     """One finding: of one host, or of several with what they share."""
     part = part.sort_values("p")
@@ -344,16 +371,11 @@ def _finding(part: pd.DataFrame, way: str, seen: Seen, share: causes.Shared | No
         "origin": worst["origin"],
         "figures": sorted(part["figure"].unique()),
         "worst": outlier(worst),
-        "worst_of_hosts": as_json(
-            part.drop_duplicates(["host_key", "device"]).sort_values("host_key", kind="stable")
-        ),
+        "worst_of_hosts": as_json(part.drop_duplicates(["host_key", "device"]).sort_values("host_key", kind="stable")),
         "q": null.rounded(worst["q"]),
-        "shared": None if share is None else {
-            "attribute": share.attribute, "value": share.value, "healthy_with": share.healthy_with,
-            "healthy": share.healthy, "p": share.p,
-        },
+        "shared": None if share is None else _share(share),
         "beside": likely,
-    }  # fmt: skip
+    }
 
 
 def outlier(row: Any) -> dict[str, Any]:

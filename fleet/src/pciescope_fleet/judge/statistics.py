@@ -89,8 +89,8 @@ def by_host(table: ir.Table, columns: list[str], several: bool, *more: str) -> i
     return table.group_by(["g", "host_key", *more]).agg(**{name: table[name].median() for name in columns})
 
 
-def level_table(figures: ir.Table, cpus: ir.Table, level: int, several: bool, least: int) -> ir.Table:
-    """All units that have a group at this level, with `x_S` for each statistic, and `tick_S`: the least noise."""
+def shifts(figures: ir.Table, cpus: ir.Table, level: int, several: bool, least: int) -> ir.Table:
+    """All units that have a group at this level, with `x_S` for each quantile, and `tick_S`: the least noise."""
     whole = of_level(figures, level)
     most = whole.group_by(["g", "cpus"]).agg(hosts=whole.host_key.nunique())
     most = most.group_by("g").agg(most_cpus=most.cpus.argmax(most.hosts + most.cpus / 1e6))
@@ -106,13 +106,20 @@ def level_table(figures: ir.Table, cpus: ir.Table, level: int, several: bool, le
             ticks[f"tick_{name}"] = has_logarithm(whole[name]).ifelse(TICKS * (1 + tick_ns / whole[name]).ln(), 0.0)
     whole = whole.mutate(**x, **ticks, form=is_usual.ifelse(whole.form, ibis.null(whole.form.type())))
     whole = whole.drop("most_cpus").mutate(tick_cpu=lambda t: t.tick_p50)
-    for part in (_medians(whole, cpus, several, least), _forms(whole, several), _cpus(whole, cpus, several, least)):
-        whole = whole.left_join(part, "row").drop("row_right")
+    whole = whole.left_join(_medians(whole, cpus, several, least), "row").drop("row_right")
     has_cpus = whole.of_cpus.notnull()
     return whole.mutate(
         x_p50=has_cpus.ifelse(whole.of_cpus, whole.x_p50),
         **{f"p50_{way}": has_cpus.ifelse(whole.error, whole[f"p50_{way}"]) for way in ("down", "up")},
-    ).drop("form", "of_cpus", "error")
+    ).drop("of_cpus", "error")
+
+
+def level_table(figures: ir.Table, cpus: ir.Table, level: int, several: bool, least: int) -> ir.Table:
+    """The same with `x_S` for each statistic."""
+    whole = shifts(figures, cpus, level, several, least)
+    for part in (_forms(whole, several), _cpus(whole, cpus, several, least)):
+        whole = whole.left_join(part, "row").drop("row_right")
+    return whole.drop("form")
 
 
 def _medians(whole: ir.Table, cpus: ir.Table, several: bool, least: int) -> ir.Table:

@@ -97,6 +97,9 @@ def report(judged: Judged) -> str:
         gone = [each for each in judged.gone if each.is_replaced == is_replaced]
         removed = some([f"{each.device} of {shown(each.host_key, judged.alike)}" for each in gone])
         lines += [f"  not judged, {why}: {removed}"] if removed else []
+    lines += [f"  {mode_in_words(each, judged.alike)}" for each in judged.modes[:FEW]]
+    if len(judged.modes) > FEW:
+        lines.append(f"  two modes: {len(judged.modes) - FEW} more; --json has all")
     lines += [f"  {line}" for line in renamed_in_words(judged.renamed)]
     lines += [f"  failed: {failure_in_words(each, judged.alike)}" for each in judged.failed[:FEW]]
     if len(judged.failed) > FEW:
@@ -117,6 +120,28 @@ def failure_in_words(each: dict[str, Any], alike: frozenset[str]) -> str:
     what = ": ".join(filter(None, (each["code"], each["text"])))
     return f"{shown(each['host_key'], alike)}: {each['verb']}{of} on {each['time'][:10]}: {what}" + "".join(
         f"; {one}" for one in remarks
+    )
+
+
+def mode_in_words(each: dict[str, Any], alike: frozenset[str]) -> str:
+    """A group whose hosts fall into two."""
+    own, others = (amount(each[name], each["unit"]) for name in ("value", "value_of_others"))
+    more = len(each["figures"]) - 1
+    remarks = [f"; {shared_in_words(each['shared'])}"] if each["shared"] else []
+    remarks += [f"; and {counted(more, 'more figure')}"] if more else []
+    remarks += [] if each["is_judged"] else ["; a part with too few hosts is not judged"]
+    return (
+        f"two modes: {each['device_name'] or each['model']} {each['figure']}: {own} on {len(each['hosts'])} hosts, "
+        f"{others} on {each['others']} ({each['effect']:+.1%}): "
+        f"{hosts_in_words(each['hosts'], alike)}{''.join(remarks)}"
+    )
+
+
+def shared_in_words(share: dict[str, Any]) -> str:
+    """What hosts share, and how many others do."""
+    return (
+        f"they share {share['attribute']} {share['value']}; of the {share['healthy']} others "
+        f"{share['healthy_with']} have it (p {share['p']:.1g})"
     )
 
 
@@ -160,10 +185,7 @@ def finding_in_words(each: dict[str, Any], alike: frozenset[str]) -> list[str]:
     lines += [f"  {difference}" for difference in differences(each)]
     share = each["shared"]
     if share is not None:
-        lines.append(
-            f"  they share {share['attribute']} {share['value']}; of the {share['healthy']} others "
-            f"{share['healthy_with']} have it (p {share['p']:.1g})"
-        )
+        lines.append(f"  {shared_in_words(share)}")
     more = len(each["figures"]) - 1
     if more:
         lines.append(f"  and {counted(more, 'more figure')}")

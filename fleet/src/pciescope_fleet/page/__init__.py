@@ -157,6 +157,9 @@ def _tiles(matrix: Matrix) -> str:
     more = len(judged.findings) - len(first)
     if more:
         lines += f"<li><a href='#findings'>and {words.counted(more, 'more finding')}</a></li>\n"
+    lines += "".join(
+        f"<li>{safe(words.mode_in_words(each, judged.alike))}</li>\n" for each in judged.modes[:MOST_FIRST]
+    )
     broken = judged.broken()
     lines += "".join(
         f"<li>failed: {safe(words.failure_in_words(each, judged.alike))}</li>\n" for each in broken[:MOST_FIRST]
