@@ -63,7 +63,7 @@ def judged(x: Array) -> Found:
         if trend.steps(x[row], trend.segments(x[row], sigma[row], noise.freedom[row]), np.log1p(PLAN.least_effect))
     }
     series = pd.DataFrame({"series": np.arange(count), "origin": "measured", "p": p})
-    q = trend.bounded(series, changed, PLAN.level).to_numpy()
+    q = trend.bounded(series, changed).to_numpy()
     return Found(np.array([row in changed and q[row] <= PLAN.level for row in range(count)]), float(np.median(sigma)))
 
 

@@ -1227,6 +1227,19 @@ def test_a_host_that_is_no_name_is_refused(tmp_path: Path, capsys: pytest.Captur
     assert not (tmp_path / "d").exists()
 
 
+def test_a_packed_file_is_read_whatever_it_is_called(tmp_path: Path, ingest: Ingest) -> None:
+    one = sample.write(tmp_path / "in" / "n1.jsonl", sample.run(1, None))
+    two = sample.write(tmp_path / "in" / "n2.jsonl", sample.run(2, None))
+    one.write_bytes(gzip.compress(one.read_bytes()))
+    packed = bytes(pa.compress(two.read_bytes(), codec="zstd"))
+    two.write_bytes(packed)
+    three = pa.compress(sample.write(tmp_path / "n3.jsonl", sample.run(3, None)).read_bytes(), codec="zstd")
+    (tmp_path / "in" / "n3.jsonl.zst").write_bytes(bytes(three))
+    code, told = ingest(tmp_path / "in", tmp_path / "d")
+    assert (code, told["files"], told["runs"], told["problems"]) == (0, 3, 3, [])
+    assert told["hosts_by_file_name"] == ["n1", "n2", "n3"]
+
+
 def test_a_host_is_called_after_the_whole_name_of_its_file(tmp_path: Path, ingest: Ingest) -> None:
     names = {
         "10.0.0.1.jsonl": "10.0.0.1",

@@ -258,7 +258,7 @@ def test_few_fleets_have_a_false_alarm(runs: int, rho: float) -> None:
     """At 5 %, of 40 at most 5 have one in 98 of 100 draws."""
     rng = np.random.default_rng(runs)
     fleets = [judged(autoregressive(rng, 60, runs, rho))[0] for _ in range(40)]
-    assert sum(bool((null.benjamini_hochberg(p, 60, 0.05) <= 0.05).any()) for p in fleets) <= 5
+    assert sum(bool((null.benjamini_hochberg(p, 60) <= 0.05).any()) for p in fleets) <= 5
 
 
 def shown(told: dict[str, Any]) -> set[tuple[str, str, str]]:
@@ -284,15 +284,15 @@ def scored(p: list[float], origins: list[str]) -> pd.DataFrame:
 
 def test_a_series_without_a_change_that_matters_makes_no_other_one_likelier() -> None:
     series = scored([1e-9, 1e-9, 1e-9, 0.03], ["measured"] * 4)
-    assert trend.bounded(series, {10, 11, 12, 13}, 0.05).to_dict() == pytest.approx(
+    assert trend.bounded(series, {10, 11, 12, 13}).to_dict() == pytest.approx(
         {10: 4e-9 / 3, 11: 4e-9 / 3, 12: 4e-9 / 3, 13: 0.03}
     )
-    assert trend.bounded(series, {13}, 0.05).to_dict() == pytest.approx({10: 1, 11: 1, 12: 1, 13: 0.12})
+    assert trend.bounded(series, {13}).to_dict() == pytest.approx({10: 1, 11: 1, 12: 1, 13: 0.12})
 
 
 def test_each_origin_has_its_own_bound() -> None:
     series = scored([1e-9, 0.03, 1e-9, 0.9], ["synthetic", "measured", "synthetic", "measured"])
-    q = trend.bounded(series, {10, 11, 12, 13}, 0.05)
+    q = trend.bounded(series, {10, 11, 12, 13})
     assert q.to_dict() == pytest.approx({10: 1e-9, 11: 0.06, 12: 1e-9, 13: 0.9})
 
 
@@ -303,9 +303,9 @@ def test_small_changes_of_all_hosts_do_not_count_as_found(
     past(Store(str(tmp_path)), dict.fromkeys(range(12), (10, 0.02)) | {2: (10, 0.1)}, noise=0.002)
     asked: list[tuple[int, set[int]]] = []
 
-    def bounded(series: pd.DataFrame, changed: set[int], level: float) -> Any:
+    def bounded(series: pd.DataFrame, changed: set[int]) -> Any:
         asked.append((int((series["p"] < 1e-4).sum()), changed))
-        return actual(series, changed, level)
+        return actual(series, changed)
 
     actual = trend.bounded
     monkeypatch.setattr(trend, "bounded", bounded)

@@ -10,8 +10,6 @@
 A file `HOST.end` is moved into its place once it is whole. What is written on a host is never written again here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -25,8 +23,7 @@ from pciescope_fleet.text import plain
 
 NOTE, EARLIER = "run.json", "earlier"
 ENDINGS = (".jsonl", ".err", ".end")
-SCHEMA = 1
-"""Of `run.json`."""
+SCHEMA = 1  # Of `run.json`.
 
 
 @dataclass
@@ -34,15 +31,12 @@ class Answer:
     """What became of a host."""
 
     host: str
-    is_whole: bool
-    """Whether the program came to its end and measured."""
-    why: str | None
-    """Why not; also what a check found."""
+    is_whole: bool  # Whether the program came to its end and measured.
+    why: str | None  # Why not; also what a check found.
     exit_code: int | None = None
     seconds: int | None = None
     records: int = 0
-    torn: int = 0
-    """Lines of the file that are no record: what a killed program leaves."""
+    torn: int = 0  # Lines of the file that are no record: what a killed program leaves.
 
     def to_json(self) -> str:
         """A line for scripts."""
@@ -56,8 +50,7 @@ class Folder:
     path: Path
     task: Task
     hosts: list[str]
-    silent: dict[str, str] = field(default_factory=dict)
-    """Why a host did not answer, where the way there knows it."""
+    silent: dict[str, str] = field(default_factory=dict)  # Why a host did not answer, where the way there knows it.
 
     def prepare(self) -> list[str]:
         """Makes the folder, or goes on with it; returns the hosts that have not answered yet.

@@ -3,8 +3,6 @@
 Everything else is in `cmd/VERB.py`. No verb prints an error or ends the program itself.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import io

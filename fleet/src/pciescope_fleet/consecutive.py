@@ -4,8 +4,6 @@ The folder must not be one that others may write to, and no link is followed: el
 which file root writes. The file is replaced whole, so a check that is killed leaves the old one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json
@@ -19,20 +17,17 @@ from typing import Self
 
 from pciescope_fleet.errors import FleetError
 
-LARGEST = 1 << 20
-"""A longer file is not ours."""
+LARGEST = 1 << 20  # A longer file is not ours.
 
 
 class ConsecutiveCounts:
     """The counts of one check, locked while this is open."""
 
     def __init__(self, folder: Path, check: str) -> None:
-        """Of the check with this name, in this folder."""
         self.path = folder
         self.name = f"{re.sub('[^A-Za-z0-9._-]', '-', check)[:100] or 'check'}.json"
 
     def __enter__(self) -> Self:
-        """Opens the folder, and makes it where it is missing."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -53,7 +48,6 @@ class ConsecutiveCounts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Gives the folder back."""
         os.close(self.folder)
 
     def read(self) -> dict[str, int]:

@@ -3,8 +3,6 @@
 Nothing else in the package knows which of them it talks to.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -31,7 +29,6 @@ class Engine:
     """A connection of Ibis, and how it reads a dataset's files."""
 
     def __init__(self, connection: Any, name: str) -> None:
-        """Takes a connection of Ibis; `name` is `duckdb` or `spark`."""
         self.connection = connection
         self.name = name
         self._asked: dict[Store, set[str]] = {}
@@ -102,7 +99,7 @@ class Engine:
         rows = ibis.union(*tables) if len(tables) > 1 else tables[0]
         if not (renamed := self.renamed(store)):
             return rows
-        names = [(key, now.host_key, now.host) for key, now in renamed.items()]
+        names = [(key, *now) for key, now in renamed.items()]
         known = rows.left_join(
             ibis.memtable(pd.DataFrame(names, columns=["was", "key", "name"])), [("host_key", "was")]
         )

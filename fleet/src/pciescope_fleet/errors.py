@@ -4,8 +4,6 @@ An error says who, what, which value and why; where the user can mend it, a hint
 errors and ends the program.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from pciescope_fleet.text import plain
@@ -14,23 +12,17 @@ from pciescope_fleet.text import plain
 class Exit(IntEnum):
     """Exit codes, as the main program has them."""
 
-    FINE = 0
-    """Done, and nothing is wrong."""
-    FOUND = 1
-    """Done, and something was found: an outlier, a failed host."""
-    FAILED = 2
-    """Not done: wrong arguments, input that cannot be read, a missing program."""
-    INTERRUPTED = 130
-    """The user ended it: 128 and SIGINT."""
-    CLOSED_PIPE = 141
-    """The reader of the output went away: 128 and SIGPIPE."""
+    FINE = 0  # Done, and nothing is wrong.
+    FOUND = 1  # Done, and something was found: an outlier, a failed host.
+    FAILED = 2  # Not done: wrong arguments, input that cannot be read, a missing program.
+    INTERRUPTED = 130  # The user ended it: 128 and SIGINT.
+    CLOSED_PIPE = 141  # The reader of the output went away: 128 and SIGPIPE.
 
 
 class FleetError(Exception):
     """A refusal or failure that the user is told of: `text` says what, `hint` what to do about it."""
 
     def __init__(self, text: str, hint: str | None = None) -> None:
-        """Makes an error of its text, without a full stop, and of its hint."""
         super().__init__(text)
         self.text = text
         self.hint = hint

@@ -11,9 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
-"""The percentiles that hosts are compared by."""
-
+PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}  # The percentiles that hosts are compared by.
 GREATEST = 2**63 - 1
 
 MOST_SAMPLES = 2**47
@@ -22,8 +20,7 @@ MOST_SAMPLES = 2**47
 SUB_BUCKETS = 2048
 """Buckets are one picosecond wide below, and twice as wide from here on and from each further power of two."""
 
-DIGITS = 42
-"""Bits of a double that are zero in each lower edge: the others number the buckets."""
+DIGITS = 42  # Bits of a double that are zero in each lower edge: the others number the buckets.
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -33,15 +30,13 @@ Floats = npt.NDArray[np.float64]
 class Histograms:
     """Histograms one after the other, each with its buckets in the order of their edges, and the exact ends."""
 
-    starts: Numbers
-    """Where the buckets of each begin, and the end of the last."""
+    starts: Numbers  # Where the buckets of each begin, and the end of the last.
     lows: Numbers
     counts: Numbers
     min_ps: Numbers
     max_ps: Numbers
 
     def __len__(self) -> int:
-        """How many."""
         return len(self.min_ps)
 
     @cached_property
@@ -118,10 +113,9 @@ class Histograms:
     def forms(self, owners: Numbers, count: int, ticks_ps: Floats) -> tuple[Numbers, Numbers, Floats]:
         """The forms of owners, of which there are `count`: where each begins, and their bins and shares.
 
-        A form is the share of all samples by their distance from the median of their own part. A part is what one CPU
-        measured. CPUs of two nodes make two modes together: the median of both lies between, and moves from one to the
-        other by chance. Forms of different hosts can be averaged: that is their histograms merged after each was moved
-        to the same median. A form has no bin where no part has the count for a median, or a median is 0.
+        A form is the share of all samples by their distance from the median of their own part: what one CPU measured.
+        CPUs of two nodes make two modes together. Forms of different hosts can be averaged: that is their histograms
+        merged after each was moved to the same median. It has no bin where no part has a median above 0.
 
         `ticks_ps` are the steps of the clock. Where these are coarse, samples and median may lie anywhere within half
         a tick: equal machines have their samples on other ticks.
@@ -185,8 +179,7 @@ def _summed(keys: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
 
 FORM_STEP = 0.01
 """Bins of a form are about this wide (on a logarithmic scale) at the median, and wider with the distance from it."""
-FORM_BINS = 4.0
-"""Bins for each e-fold of the distance."""
+FORM_BINS = 4.0  # Bins for each e-fold of the distance.
 
 
 def form_bins(ratios: Floats) -> Numbers:

@@ -1,7 +1,5 @@
 """Names of hosts, as Slurm and people write them: `n[1-3,7],gpu12`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -10,11 +8,8 @@ from pciescope_fleet.errors import FleetError
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 """A host's name. It becomes a file's name and a word of a shell: nothing else may stand in it."""
 
-LONGEST_NAME = 64
-"""Linux allows no longer name of a host."""
-
-MOST = 200_000
-"""A longer list is a slip of the pen."""
+LONGEST_NAME = 64  # Linux allows no longer name of a host.
+MOST = 200_000  # A longer list is a slip of the pen.
 
 
 def expand(text: str) -> list[str]:

@@ -4,8 +4,6 @@ A file is there whole or not at all. A device or a pipe is written through. A li
 written; a run as root follows no link that another user made.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """What is wrong with this host, by `pciescope doctor` or `pciescope compare --fail-if`: names and sentences."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

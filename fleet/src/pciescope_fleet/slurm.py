@@ -4,8 +4,6 @@ Everything goes by Slurm's own commands. The run's folder must lie where submitt
 its files there itself, so that an answer is kept even where Slurm or this program goes away meanwhile.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import secrets
@@ -20,28 +18,22 @@ from pciescope_fleet import hosts
 from pciescope_fleet.answers import Folder
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.task import GRACE_S, Task
+from pciescope_fleet.text import some
 
 POLL_S = 2.0
-ARRIVAL_S = 10.0
-"""So long a file may take from a node through a shared file system."""
+ARRIVAL_S = 10.0  # So long a file may take from a node through a shared file system.
 PATIENCE_S = 300.0
 """So long Slurm may not say what is in its queue: its controller may be starting anew, and the tasks go on."""
-THROTTLED = "JobArrayTaskLimit"
-"""Why a task waits that `--at-once` holds back."""
-MOST_TASKS = 1000
-"""Of an array: Slurm's own default for MaxArraySize is 1001."""
+THROTTLED = "JobArrayTaskLimit"  # Why a task waits that `--at-once` holds back.
+MOST_TASKS = 1000  # Of an array: Slurm's own default for MaxArraySize is 1001.
 MOST_ARRAYS = 4
 """In the queue at a time: with Slurm's default for MaxJobCount it takes 10,000 tasks, of all users together."""
-FEWEST_AT_ONCE = 8
-"""Of an array where there are several: few would all be lost to a few tasks that do not end."""
-FORGOTTEN = "Invalid job id"
-"""What Slurm says of a job that is over since a while."""
-AGAIN_S = 30.0
-"""From one refusal of a further array to the next try."""
+FEWEST_AT_ONCE = 8  # Of an array where there are several: few would all be lost to a few tasks that do not end.
+FORGOTTEN = "Invalid job id"  # What Slurm says of a job that is over since a while.
+AGAIN_S = 30.0  # From one refusal of a further array to the next try.
 ROOM_S = 600.0
 """So long at least Slurm may refuse it with no task of ours in the queue: those that ended count for MinJobAge."""
-ENDING_S = 300.0
-"""So long a task may be ending. Slurm waits for as long as a process on the node cannot be killed."""
+ENDING_S = 300.0  # So long a task may be ending. Slurm waits for as long as a process on the node cannot be killed.
 UNFIT = ("down", "drain", "fail", "maint", "power", "unknown", "future", "reboot", "inval")
 
 
@@ -88,10 +80,11 @@ def nodes(partition: str | None, wanted: str | None) -> dict[str, str | None]:
     chosen = hosts.expand(wanted)
     if unknown := [host for host in chosen if host not in known]:
         there = [of.removesuffix("*") for of, names in by_partition.items() if all(name in names for name in unknown)]
-        names = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
         if not any(unknown[0] in each for each in by_partition.values()):
             raise FleetError(f"Slurm has no node {unknown[0]}", "sinfo --Node")
-        raise FleetError(f"{where} has no node {names}", f"--partition {there[0]}" if there else "sinfo --Node")
+        raise FleetError(
+            f"{where} has no node {some(unknown, 5)}", f"--partition {there[0]}" if there else "sinfo --Node"
+        )
     return {host: known[host] for host in chosen}
 
 
@@ -132,32 +125,20 @@ class Run:
 
     folder: Folder
     partition: str | None
-    at_once: int | None
-    """So many nodes at the same time."""
-    wait_s: float
-    """So long a task may wait for its node."""
-    more: Sequence[str] = ()
-    """Further options of sbatch."""
-    left: list[list[str]] = field(default_factory=list)
-    """The hosts of the arrays to come."""
+    at_once: int | None  # So many nodes at the same time.
+    wait_s: float  # So long a task may wait for its node.
+    more: Sequence[str] = ()  # Further options of sbatch.
+    left: list[list[str]] = field(default_factory=list)  # The hosts of the arrays to come.
     jobs: dict[str, list[str]] = field(default_factory=dict)
     """The hosts of each array that Slurm took, in the order of its tasks."""
-    queued: dict[str, set[str]] = field(default_factory=dict)
-    """The tasks in the queue of each array that is not over."""
-    shares: dict[str, int] = field(default_factory=dict)
-    """How many nodes of `at_once` each array has."""
-    held: set[str] = field(default_factory=set)
-    """The arrays that are not released yet."""
-    stuck: set[str] = field(default_factory=set)
-    """Tasks that do not end, of arrays that are given up for it."""
-    unanswered: dict[str, float] = field(default_factory=dict)
-    """Tasks that left the queue without an answer, and when."""
-    asked: dict[str, float] = field(default_factory=dict)
-    """When Slurm was asked about each array."""
-    refusal: str = ""
-    """Why Slurm did not take the next array."""
-    again: float = 0.0
-    """When it is asked again."""
+    queued: dict[str, set[str]] = field(default_factory=dict)  # The tasks in the queue of each array that is not over.
+    shares: dict[str, int] = field(default_factory=dict)  # How many nodes of `at_once` each array has.
+    held: set[str] = field(default_factory=set)  # The arrays that are not released yet.
+    stuck: set[str] = field(default_factory=set)  # Tasks that do not end, of arrays that are given up for it.
+    unanswered: dict[str, float] = field(default_factory=dict)  # Tasks that left the queue without an answer, and when.
+    asked: dict[str, float] = field(default_factory=dict)  # When Slurm was asked about each array.
+    refusal: str = ""  # Why Slurm did not take the next array.
+    again: float = 0.0  # When it is asked again.
 
     @property
     def script(self) -> Path:

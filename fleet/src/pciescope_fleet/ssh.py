@@ -1,7 +1,5 @@
 """Running without Slurm: by ssh alone, some hosts at a time. Records come through the connection."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import shlex
@@ -14,10 +12,8 @@ from pciescope_fleet.answers import Folder, last_words, replace
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.task import GRACE_S
 
-MARGIN_S = 30
-"""For the connection, beyond what the host may take."""
-FAILED = 255
-"""How ssh ends where it could not connect, or lost the connection."""
+MARGIN_S = 30  # For the connection, beyond what the host may take.
+FAILED = 255  # How ssh ends where it could not connect, or lost the connection.
 
 
 @dataclass
@@ -25,8 +21,7 @@ class Run:
     """A run by ssh."""
 
     folder: Folder
-    ssh: Sequence[str]
-    """The command and its options."""
+    ssh: Sequence[str]  # The command and its options.
     at_once: int
     running: set[subprocess.Popen[bytes]] = field(default_factory=set)
 

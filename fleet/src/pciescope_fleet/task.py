@@ -4,8 +4,6 @@ The line bounds the time, and runs the command once for each function of a class
 records come on the standard output, what it says on the standard error, and its exit code is the line's.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence
@@ -13,8 +11,7 @@ from dataclasses import dataclass
 
 from pciescope_fleet.errors import FleetError
 
-GRACE_S = 5
-"""From the wish to end to the kill."""
+GRACE_S = 5  # From the wish to end to the kill.
 
 NOTHING_OF_THE_CLASS = 66
 """The line's exit code where the host has no function of the class; the program has no such code."""
@@ -27,14 +24,11 @@ CLASSES = {"nvme": "0108", "net": "02", "gpu": "03", "accelerator": "12", "fpga"
 class Task:
     """The command for every host."""
 
-    program: list[str]
-    """The program, with what stands before it: `sudo -n pciescope`."""
+    program: list[str]  # The program, with what stands before it: `sudo -n pciescope`.
     words: list[str]
     """The verb and its options. `{host}` stands for the host's name, `{bdf}` for the function's address."""
-    seconds: int
-    """The longest time on a host, for all of its functions together."""
-    function_class: str | None = None
-    """Run it for each function of this class, one after the other."""
+    seconds: int  # The longest time on a host, for all of its functions together.
+    function_class: str | None = None  # Run it for each function of this class, one after the other.
 
     def line(self, host: str) -> str:
         """The line for a shell. `host` is a shell word: a name, or a variable that has it."""

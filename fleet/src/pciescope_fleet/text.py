@@ -1,9 +1,17 @@
 """Texts that come from hosts and files, made fit for a terminal."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
+
+
+def counted(number: int, what: str) -> str:
+    """`1 finding`, `2 findings`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def some(texts: list[str], most: int = 8) -> str:
+    """The first of several; the rest is counted."""
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
 def plain(text: object) -> str:

@@ -1,7 +1,5 @@
 """Values on the command line, written as the main program takes them."""
 
-from __future__ import annotations
-
 import argparse
 import re
 

@@ -15,7 +15,7 @@ from pciescope_fleet import answers, hosts
 from pciescope_fleet.cmd import add_store_options, add_verb, store_of
 from pciescope_fleet.errors import Exit, FleetError
 from pciescope_fleet.hosts import LONGEST_NAME
-from pciescope_fleet.text import plain
+from pciescope_fleet.text import counted, plain, some
 
 if TYPE_CHECKING:
     from pciescope_fleet.cmd import Verbs
@@ -30,8 +30,7 @@ Exit codes: 0 all was taken; 1 something could not be taken, or is doubtful; 2 i
 were taken before."""
 
 
-SHOWN = 5
-"""So many problems of a file are told; the rest is counted."""
+SHOWN = 5  # So many problems of a file are told; the rest is counted.
 
 
 def register(verbs: Verbs) -> None:
@@ -64,12 +63,7 @@ def run(args: argparse.Namespace) -> int:
     taken = ingest(store, _files(args.paths), args.host, args.program)
     compacted = compact(store) if args.compact else None
     answer: dict[str, Any] = {
-        "files": taken.files,
-        "runs": taken.runs,
-        "figures": taken.figures,
-        "known": taken.known,
-        "renewed": taken.renewed,
-        "restored": taken.restored,
+        **{name: getattr(taken, name) for name in ("files", "runs", "figures", "known", "renewed", "restored")},
         "hosts_by_file_name": sorted(taken.guessed),
         "late": sorted(set(taken.late)),
         "problems": [{"file": p.file, "line": p.line, "why": p.why} for p in taken.problems],
@@ -87,15 +81,13 @@ def run(args: argparse.Namespace) -> int:
         if len(told_of) > SHOWN:
             sys.stderr.write(f"not taken, or doubtful: {plain(file)}: {len(told_of) - SHOWN} more; --json tells all\n")
     if taken.guessed and args.host is None:
-        names = plain(", ".join(sorted(taken.guessed)[:5])) + (", ..." if len(taken.guessed) > 5 else "")
-        sys.stderr.write(
-            f"{len(taken.guessed)} hosts are called after their files, as the records do not name them: {names}\n"
-        )
+        told = f"{len(taken.guessed)} hosts are called after their files, as the records do not name them"
+        sys.stderr.write(f"{told}: {plain(some(sorted(taken.guessed), SHOWN))}\n")
         sys.stderr.write("hint: --host NAME, or measure with a pciescope that names its host\n")
     if taken.late:
-        of = plain(", ".join(answer["late"][:SHOWN])) + (", ..." if len(answer["late"]) > SHOWN else "")
-        runs = f"{len(taken.late)} run{'s' if len(taken.late) > 1 else ''} of {of}"
-        sys.stderr.write(f"{runs}: older than what the dataset had of the host, which stays the newest\n")
+        of = plain(some(answer["late"], SHOWN))
+        runs = counted(len(taken.late), "run")
+        sys.stderr.write(f"{runs} of {of}: older than what the dataset had of the host, which stays the newest\n")
         sys.stderr.write("hint: files that come late, or a clock that is wrong now or was ahead then\n")
     return Exit.FOUND if taken.problems else Exit.FINE
 
@@ -107,7 +99,7 @@ def _files(paths: list[Path]) -> list[Path]:
             raise FleetError(f"{path}: there is no such file")
         inside = list(_inside(path)) if path.is_dir() else [path]
         if not inside:
-            raise FleetError(f"{path}: the folder has no file *.jsonl or *.jsonl.gz")
+            raise FleetError(f"{path}: the folder has no file *.jsonl, *.jsonl.gz or *.jsonl.zst")
         found += sorted(inside)
     return found
 
@@ -119,7 +111,7 @@ def _inside(folder: Path) -> Iterator[Path]:
         raise FleetError(f"{error.filename}: the folder cannot be read: {error.strerror}", "who may read it") from error
 
     named = (Path(place, name) for place, _, names in os.walk(folder, onerror=refuse) for name in names)
-    for path in (each for each in named if each.name.endswith((".jsonl", ".jsonl.gz"))):
+    for path in (each for each in named if each.name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst"))):
         above = [folder / part for part in path.relative_to(folder).parents][:-1]
         if not any(part.name == answers.EARLIER and (part.parent / answers.NOTE).exists() for part in above):
             yield path

@@ -8,13 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pciescope_fleet import outputs
-from pciescope_fleet.cmd import (
-    add_engine_options,
-    add_judging_options,
-    add_store_options,
-    add_verb,
-    computed,
-)
+from pciescope_fleet.cmd import add_engine_options, add_judging_options, add_store_options, add_verb, computed
 from pciescope_fleet.errors import Exit, FleetError
 
 if TYPE_CHECKING:

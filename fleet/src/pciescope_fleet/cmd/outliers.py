@@ -13,13 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pciescope_fleet import outputs
-from pciescope_fleet.cmd import (
-    add_engine_options,
-    add_judging_options,
-    add_store_options,
-    add_verb,
-    computed,
-)
+from pciescope_fleet.cmd import add_engine_options, add_judging_options, add_store_options, add_verb, computed
 from pciescope_fleet.errors import Exit, FleetError, NoRunsError
 from pciescope_fleet.text import plain_all
 
@@ -115,18 +109,11 @@ def as_json(judged: Judged) -> dict[str, Any]:
     from pciescope_fleet.judge import outliers
 
     return {
-        "hosts": judged.hosts,
-        "tests": judged.tests,
-        "unjudged": judged.unjudged,
-        "unjudged_hosts": judged.unjudged_hosts,
-        "coarser": judged.coarser,
+        **{name: getattr(judged, name) for name in ("hosts", "tests", "unjudged", "unjudged_hosts", "coarser")},
         "gone": [dataclasses.asdict(each) for each in judged.gone],
         "level": judged.plan.level,
         "least_effect": judged.plan.least_effect,
-        "failed": judged.failed,
-        "renamed": judged.renamed,
-        "modes": judged.modes,
-        "findings": judged.findings,
+        **{name: getattr(judged, name) for name in ("failed", "renamed", "modes", "findings")},
         "outliers": outliers.as_json(judged.outliers),
     }
 

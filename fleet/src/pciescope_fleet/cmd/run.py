@@ -14,7 +14,7 @@ from pciescope_fleet.answers import Answer, Folder
 from pciescope_fleet.cmd import add_verb, split_words
 from pciescope_fleet.errors import Exit, FleetError
 from pciescope_fleet.task import Task, class_code
-from pciescope_fleet.text import plain
+from pciescope_fleet.text import counted, plain
 from pciescope_fleet.units import seconds
 
 if TYPE_CHECKING:
@@ -121,11 +121,9 @@ class locked:  # noqa: N801
     """Holds a run's folder, so that two do not write into it at once."""
 
     def __init__(self, path: Path) -> None:
-        """Of this folder."""
         self.path = path
 
     def __enter__(self) -> None:
-        """Takes it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.file = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
@@ -140,22 +138,16 @@ class locked:  # noqa: N801
             ) from error
 
     def __exit__(self, *_: object) -> None:
-        """Gives it back."""
         os.close(self.file)
-
-
-def counted(records: int) -> str:
-    """`1 record`, `2 records`."""
-    return f"{records} record" if records == 1 else f"{records} records"
 
 
 def tell(answers: list[Answer], path: Path) -> list[str]:
     """The answer for a person: how many, and who did not and why."""
     whole = sum(answer.is_whole for answer in answers)
     records = sum(answer.records for answer in answers)
-    lines = [f"{whole} of {len(answers)} hosts answered; {counted(records)} in {path}"]
+    lines = [f"{whole} of {len(answers)} hosts answered; {counted(records, 'record')} in {path}"]
     wide = max((len(answer.host) for answer in answers), default=0)
     for answer in (answer for answer in answers if answer.why is not None):
-        kept = f" ({counted(answer.records)} came)" if answer.records and not answer.is_whole else ""
+        kept = f" ({counted(answer.records, 'record')} came)" if answer.records and not answer.is_whole else ""
         lines.append(f"  {answer.host:<{wide}}  {plain(answer.why)}{kept}")
     return lines

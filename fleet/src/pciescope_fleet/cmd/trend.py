@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pciescope_fleet.cmd import add_bound_options, add_engine_options, add_store_options, add_verb, computed
 from pciescope_fleet.errors import Exit, FleetError
-from pciescope_fleet.text import plain_all
+from pciescope_fleet.text import counted, plain_all
 
 if TYPE_CHECKING:
     from pciescope_fleet.cmd import Verbs
@@ -50,20 +50,14 @@ def run(args: argparse.Namespace) -> int:
             + (f", of host {', '.join(args.host)}" if args.host else ""),
             "ingest the runs of more days",
         )
-    answer: dict[str, Any] = {
-        "series": found.series,
-        "short": found.short,
-        "findings": found.findings,
-        "changes": found.changes,
-        "renamed": found.renamed,
-    }
+    answer = {name: getattr(found, name) for name in ("series", "short", "renamed", "findings", "changes")}
     sys.stdout.write(json.dumps(answer) + "\n" if args.json else _words(found))
     return Exit.FOUND if found.findings else Exit.FINE
 
 
 def _words(found: Trend) -> str:
     from pciescope_fleet.judge.outliers import WORDS
-    from pciescope_fleet.judge.words import amount, counted, renamed_in_words, title_of
+    from pciescope_fleet.judge.words import amount, renamed_in_words, title_of
 
     findings = plain_all(found.findings)
     hosts = {host for each in findings for host in each["hosts"]}

@@ -25,8 +25,7 @@ from pciescope_fleet.dataset.rows import Run
 from pciescope_fleet.dataset.schema import FIGURES, FORM
 from pciescope_fleet.histogram import MOST_SAMPLES, PERCENTILES, Histograms, Numbers
 
-CONTROLS = {"calibration", "ceiling"}
-"""Histograms that accompany a figure and are not figures."""
+CONTROLS = {"calibration", "ceiling"}  # Histograms that accompany a figure and are not figures.
 
 JUDGED_METRICS = {"speed", "active_speed", "rate", "samples_per_s", "cpu_per_gb"}
 """Metrics that hosts are compared by; the others are kept.
@@ -45,15 +44,13 @@ NUMBERS = [
 ]
 BUCKETS = ["buckets.list.element.low_ps", "buckets.list.element.count"]
 
-ROWS, BATCH_BUCKETS = 200_000, 4_000_000
-"""At so many rows or buckets of whole runs these are computed together."""
+ROWS, BATCH_BUCKETS = 200_000, 4_000_000  # At so many rows or buckets of whole runs these are computed together.
 
 
 class Codes:
     """A column of texts: each row's number in a list, or -1."""
 
     def __init__(self, codes: Numbers, texts: Sequence[str | None]) -> None:
-        """Takes the numbers and the list."""
         self.codes, self.texts = codes, list(texts)
 
     @classmethod
@@ -66,7 +63,6 @@ class Codes:
         return cls(codes, found.dictionary.to_pylist())
 
     def __getitem__(self, rows: Numbers) -> pa.Array:
-        """The texts of these rows."""
         codes = self.codes[rows]
         return pa.array([*self.texts, None], pa.string()).take(pa.array(np.where(codes < 0, len(self.texts), codes)))
 
@@ -101,14 +97,13 @@ class Batch:
 
     table: pa.Table
     runs: list[Run]
-    run: Numbers
-    """Of each row the place of its run."""
+    run: Numbers  # Of each row the place of its run.
 
 
 def batches(path: Path, taken: dict[tuple[str, str], Run]) -> Iterator[Batch]:
     """The rows of these runs, which are named by file and run. A run is in one batch."""
     runs, place = list(taken.values()), {key: number for number, key in enumerate(taken)}
-    last = np.array([run.last_record for run in runs], np.int64)
+    last = np.array([run.row["last_record"] for run in runs], np.int64)
     is_done = np.zeros(len(runs), bool)
     if not runs:
         return
@@ -277,8 +272,12 @@ class _Found:
         columns["device"] = pc.fill_null(self.device[row], "")
         for name in ("batch", "quantum_ns"):
             columns[name] = pa.array(numbers[name][row], from_pandas=True)
-        for name in ("host_key", "host", "run", "time", "date", "topology", "cpu_model", "kernel"):
-            values = pa.array([getattr(each, name) for each in self.runs], FIGURES.field(name).type)
+        of_machine = {name: [run.fact(name) for run in self.runs] for name in ("cpu_model", "kernel")}
+        of_machine["topology"] = [run.topology for run in self.runs]
+        for name in ("host_key", "host", "run", "time", "date"):
+            of_machine[name] = [run.identity()[name] for run in self.runs]
+        for name, told in of_machine.items():
+            values = pa.array(told, FIGURES.field(name).type)
             columns[name] = values.take(pa.array(run[row]))
         columns["origin"] = self._each(Run.origin_of, "origin")[row]
         columns["model"] = self._each(Run.model_of, "model", "group")[row]

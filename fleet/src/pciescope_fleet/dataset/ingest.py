@@ -4,8 +4,6 @@ A run is known by its random id. Of its copies the one with the most records cou
 the most certain (`rows.Host.rank`), then the dataset's own, then the first by its path.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import os
@@ -27,11 +25,8 @@ from pciescope_fleet.dataset.schema import TABLES
 from pciescope_fleet.dataset.store import TRIES, Copy, Kept, Store, to_table
 from pciescope_fleet.errors import FleetError
 
-MANY = 64
-"""So many runs of one day are written to one file; fewer get a file each, below their host."""
-
-BATCH_BYTES = 128 * 2**20
-"""Bytes of tables that are kept in memory before they are written."""
+MANY = 64  # So many runs of one day are written to one file; fewer get a file each, below their host.
+BATCH_BYTES = 128 * 2**20  # Bytes of tables that are kept in memory before they are written.
 
 LARGEST_BYTES = 128 * 2**20
 """Compaction makes no larger table out of smaller ones, and leaves those alone that have half of it."""
@@ -48,14 +43,10 @@ class Taken:
     files: int = 0
     runs: int = 0
     figures: int = 0
-    known: int = 0
-    """Copies of runs that the dataset had already."""
-    renewed: int = 0
-    """Runs of which the dataset had fewer records: a torn file came first."""
-    restored: int = 0
-    """Runs of which the dataset had lost rows."""
-    guessed: set[str] = field(default_factory=set)
-    """Hosts that the records do not name: they are called after a file."""
+    known: int = 0  # Copies of runs that the dataset had already.
+    renewed: int = 0  # Runs of which the dataset had fewer records: a torn file came first.
+    restored: int = 0  # Runs of which the dataset had lost rows.
+    guessed: set[str] = field(default_factory=set)  # Hosts that the records do not name: they are called after a file.
     late: list[str] = field(default_factory=list)
     """The host of each run that is older than what the dataset had of its host."""
     problems: list[Problem] = field(default_factory=list)
@@ -115,8 +106,7 @@ class Before:
     records: int
     record_ids: Sequence[int]
     clock_ahead_s: float | None
-    is_whole: bool
-    """Whether its rows are in all tables."""
+    is_whole: bool  # Whether its rows are in all tables.
 
 
 @dataclass
@@ -124,8 +114,7 @@ class Known:
     """What the dataset has."""
 
     runs: dict[str, Copy]
-    before: dict[str, Before]
-    """Those of the runs that were asked for."""
+    before: dict[str, Before]  # Those of the runs that were asked for.
     lost: list[Problem] = field(default_factory=list)
     """Files that are gone or were damaged, with the runs that were not asked for."""
 
@@ -189,7 +178,7 @@ def _late(store: Store, has: dict[str, Copy], runs: list[Run]) -> list[str]:
     new = [run for run in runs if run.run not in has]
     first: dict[str, str] = {}
     for run in new:
-        first[run.host_key] = min(first.get(run.host_key, run.date), run.date)
+        first[run.host_of.key] = min(first.get(run.host_of.key, run.date), run.date)
     paths = sorted({copy.path for copy in has.values() if copy.date >= first.get(copy.host_key, "far")})
     newest: dict[tuple[str, str], datetime.datetime] = {}
     # A compaction may have removed a file meanwhile, and a damaged one says nothing.
@@ -197,7 +186,9 @@ def _late(store: Store, has: dict[str, Copy], runs: list[Run]) -> list[str]:
         for row in store.read("runs", paths, ["host_key", "verb", "time"]).to_pylist():
             key = row["host_key"], row["verb"]
             newest[key] = max(newest.get(key, row["time"]), row["time"])
-    return sorted(run.host for run in new if run.time < newest.get((run.host_key, run.row["verb"]), run.time))
+    return sorted(
+        run.host_of.name for run in new if run.time < newest.get((run.host_of.key, run.row["verb"]), run.time)
+    )
 
 
 def _choose(copies: list[Run], before: Before | None, taken: Taken) -> Run | None:
@@ -215,7 +206,7 @@ def _choose(copies: list[Run], before: Before | None, taken: Taken) -> Run | Non
         why = None
         if copy.host_of.named_by != "file name" and not _is_same(copy.host_of, host):
             why = (
-                f"run {copy.run} is kept as host {host.key}: not taken as host {copy.host_key}; that name stays: "
+                f"run {copy.run} is kept as host {host.key}: not taken as host {copy.host_of.key}; that name stays: "
                 f"--host {host.name}"
             )
         elif before is not None and not is_new and host.key != before.host.key and copy is best:
@@ -267,12 +258,12 @@ def _is_same(one: Host, kept: Host) -> bool:
 
 def _name_namesake(run: Run, before: Before | None, machines: dict[str, set[str]], taken: Taken) -> None:
     """Tells of another machine of the name, where this one is new."""
-    keys = machines.setdefault(run.host.replace("~", rows.TILDE), set())
+    keys = machines.setdefault(run.host_of.name.replace("~", rows.TILDE), set())
     others = keys.difference([before.host.key] if before else [])
-    if others and run.host_key not in keys:
-        why = f"host {run.host} is two machines: {run.host_key} beside {min(others)}; they are kept apart"
+    if others and run.host_of.key not in keys:
+        why = f"host {run.host_of.name} is two machines: {run.host_of.key} beside {min(others)}; they are kept apart"
         taken.problems.append(Problem(run.source, None, why))
-    keys.add(run.host_key)
+    keys.add(run.host_of.key)
 
 
 def _computed(batches: Iterator[figures.Batch]) -> Iterator[tuple[list[Run], pa.Table]]:
@@ -323,7 +314,7 @@ def _write_days(store: Store, runs: list[Run], found: pa.Table, taken: Taken) ->
 
 
 def _write_table(store: Store, table: str, date: str, runs: list[Run], content: pa.Table) -> None:
-    copies = {run.run: Copy(run.host_key, run.run, run.records, run.host_of.rank) for run in runs}
+    copies = {run.run: Copy(run.host_of.key, run.run, run.records, run.host_of.rank) for run in runs}
     if len(runs) >= MANY:
         store.write_many(table, date, list(copies.values()), content, [])
         return

@@ -3,26 +3,17 @@
 Machines that were copied with their id have it too. Their runs take turns within hours or overlap: those stay apart.
 """
 
-from __future__ import annotations
-
 import datetime
 import itertools
-from dataclasses import dataclass
 from typing import Any
 
 from pciescope_fleet.dataset.rows import name_of
 from pciescope_fleet.dataset.store import Store
 
-STAYS = datetime.timedelta(hours=12)
-"""A machine keeps a name for so long at least, if it has it between two others."""
+STAYS = datetime.timedelta(hours=12)  # A machine keeps a name for so long at least, if it has it between two others.
 
 
-@dataclass(frozen=True)
-class Named:
-    """What a machine is called now."""
-
-    host_key: str
-    host: str
+Named = tuple[str, str]  # The key and the name that a machine has now.
 
 
 def files(store: Store) -> list[str]:
@@ -48,8 +39,8 @@ def renamed(store: Store, paths: list[str]) -> dict[str, Named]:
         times = [other["time"] for _, other in changes]
         is_one = all(one["last_time"] <= other["time"] for one, other in changes)
         if machine and is_one and all(b - a >= STAYS for a, b in itertools.pairwise(times)):
-            now = Named(own[-1]["host_key"], own[-1]["host"])
-            found |= {run["host_key"]: now for run in own if run["host_key"] != now.host_key}
+            now = own[-1]["host_key"], own[-1]["host"]
+            found |= {run["host_key"]: now for run in own if run["host_key"] != now[0]}
     return found
 
 
@@ -58,4 +49,4 @@ def earlier(renamed: dict[str, Named]) -> list[dict[str, Any]]:
     names: dict[Named, list[str]] = {}
     for key, now in sorted(renamed.items()):
         names.setdefault(now, []).append(name_of(key))
-    return [{"host_key": now.host_key, "host": now.host, "earlier": old} for now, old in names.items()]
+    return [{"host_key": key, "host": name, "earlier": old} for (key, name), old in names.items()]

@@ -1,7 +1,5 @@
 """The tables that `pciescope report` writes of files of records (docs/record.md): figures, runs and findings."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -27,7 +25,6 @@ class Problem:
     why: str
 
     def __str__(self) -> str:
-        """Where and why, in one line."""
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         return f"{place}: {self.why}"
 

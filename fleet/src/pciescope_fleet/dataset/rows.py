@@ -19,11 +19,8 @@ from pciescope_fleet.hosts import LONGEST_NAME
 
 Row = dict[str, Any]
 
-ORIGINS = ("synthetic", "emulated", "imported", "measured")
-"""Where figures come from, the least real first."""
-
-LONGEST_KEY = 200
-"""Bytes of a host's key as the name of a folder: a file system takes 255."""
+ORIGINS = ("synthetic", "emulated", "imported", "measured")  # Where figures come from, the least real first.
+LONGEST_KEY = 200  # Bytes of a host's key as the name of a folder: a file system takes 255.
 
 COLUMNS = [
     *("run", "file", "verb", "label", "first_time", "last_time", "records", "errors", "origins", "record_ids"),
@@ -31,14 +28,12 @@ COLUMNS = [
 ]
 """What is read of the program's table of runs."""
 
-KEPT = ("verb", "label", "records", "errors", "environment", "plan", "checked")
-"""Those that the dataset has too."""
+KEPT = ("verb", "label", "records", "errors", "environment", "plan", "checked")  # Those that the dataset has too.
 
 FINDING_COLUMNS = ["run", "file", "kind", "check", "severity", "silenced", "device", "text", "remedy"]
 """The same of its table of findings."""
 
-NAMED_BY = ("file name", "record", "user")
-"""Where the name of a host is from, the least certain first."""
+NAMED_BY = ("file name", "record", "user")  # Where the name of a host is from, the least certain first.
 
 
 @dataclass(frozen=True)
@@ -62,14 +57,11 @@ class Run:
     row: Row
     host_of: Host
     ingested: datetime.datetime
-    clock_ahead_s: float | None = None
-    """By how much the clock was ahead, where that is known of an earlier copy."""
+    clock_ahead_s: float | None = None  # By how much the clock was ahead, where that is known of an earlier copy.
     findings: list[Row] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    content: str = ""
-    """A digest of what it measured, and how."""
-    models: str | None = None
-    """The models of its devices."""
+    content: str = ""  # A digest of what it measured, and how.
+    models: str | None = None  # The models of its devices.
 
     @property
     def run(self) -> str:
@@ -91,21 +83,6 @@ class Run:
         """Numbers of its records, which each copy of them has."""
         return array.array("q", sorted(each["id"] - 2**64 * (each["id"] >> 63) for each in self.row["record_ids"]))
 
-    @property
-    def last_record(self) -> int:
-        """The number of its last record among those of all files."""
-        return int(self.row["last_record"])
-
-    @property
-    def host_key(self) -> str:
-        """What tells its host from all others."""
-        return self.host_of.key
-
-    @property
-    def host(self) -> str:
-        """The name of its host."""
-        return self.host_of.name
-
     @cached_property
     def environment(self) -> Row:
         """The machine; empty where the run does not describe it."""
@@ -122,15 +99,9 @@ class Run:
         """How its machine is built."""
         return topology(self.environment)
 
-    @property
-    def cpu_model(self) -> str | None:
-        """The model of the CPUs."""
-        return self.environment.get("cpu_model") or None
-
-    @property
-    def kernel(self) -> str | None:
-        """The release of Linux."""
-        return self.environment.get("kernel") or None
+    def fact(self, name: str) -> str | None:
+        """What the environment says of it; none where that is empty."""
+        return self.environment.get(name) or None
 
     @cached_property
     def _origins(self) -> list[str]:
@@ -178,7 +149,7 @@ class Run:
         is_behind = EPOCH < times[0] < FIRST and "imported" not in self._origins
         if times[-1] - self.ingested > AHEAD or is_behind:
             way = f"{'behind' if is_behind else 'ahead'}: {times[-1]:%Y-%m-%d %H:%M} UTC"
-            why = f"run {self.run}: host {self.host}'s clock is {way}; the run is kept as of now"
+            why = f"run {self.run}: host {self.host_of.name}'s clock is {way}; the run is kept as of now"
             self.problems.append(Problem(self.source, None, why))
         # A longer copy of a run that the dataset has keeps the run's time.
         ahead_s = self.clock_ahead_s
@@ -195,8 +166,15 @@ class Run:
         """The day of that."""
         return self.time.date().isoformat()
 
-    def _identity(self) -> Row:
-        return {"host_key": self.host_key, "host": self.host, "run": self.run, "date": self.date, "time": self.time}
+    def identity(self) -> Row:
+        """What all of its rows have."""
+        return {
+            "host_key": self.host_of.key,
+            "host": self.host_of.name,
+            "run": self.run,
+            "date": self.date,
+            "time": self.time,
+        }
 
     def to_row(self, figures: int) -> Row:
         """Its row of the dataset's table. It has so many `figures` there."""
@@ -204,9 +182,9 @@ class Run:
         names = ("tool", "kernel", "product", "cpu_model", "cmdline", "aspm_policy")
         bios = (environment.get(name) for name in ("bios_version", "bios_date"))
         return {
-            **self._identity(),
+            **self.identity(),
             **{name: self.row[name] for name in KEPT},
-            **{name: environment.get(name) or None for name in names},
+            **{name: self.fact(name) for name in names},
             "host_from": self.host_of.named_by,
             "last_time": self._times[1],
             "ingested": self.ingested,
@@ -229,7 +207,7 @@ class Run:
         rows: dict[tuple[str | None, ...], Row] = {}
         names = ("check", "severity", "silenced", "device", "text", "remedy")
         for found in self.findings:
-            row = {**self._identity(), **{name: found[name] for name in names}}
+            row = {**self.identity(), **{name: found[name] for name in names}}
             if found["kind"] == "error" and found["check"] not in DEVICE_FAILED:
                 row["severity"] = "warning"
             # A run of many CPUs warns of the same for each.
@@ -246,21 +224,12 @@ class Run:
         return json.dumps([[*key, text] for key, text in sorted(errors.items())], separators=(",", ":"))
 
 
-LONGEST_TEXT = 300
-"""Letters of the text of an error that a run keeps for its list."""
+LONGEST_TEXT = 300  # Letters of the text of an error that a run keeps for its list.
 
 
 LINK_WARNINGS = {
-    "link-downtrained",
-    "link-limited",
-    "aspm",
-    "steal",
-    "clocksource",
-    "governor",
-    "irqbalance",
-    "drift",
-    "wrong-data",
-    "deep-idle",
+    *("link-downtrained", "link-limited", "aspm", "steal", "clocksource"),
+    *("governor", "irqbalance", "drift", "wrong-data", "deep-idle"),
 }
 """Warnings of a measurement that may be the cause of what it shows; `doctor` has findings of the same names."""
 
@@ -281,12 +250,11 @@ def host_of(row: Row, given: str | None) -> Host:
     if given is not None or name:
         named_by = "user" if given is not None else "record"
         return Host(host_key(given or name, machine), given or name, named_by)
-    name = Path(row["file"] or "").name.removesuffix(".gz").removesuffix(".jsonl") or "unknown"
+    name = Path(row["file"] or "").name.removesuffix(".gz").removesuffix(".zst").removesuffix(".jsonl") or "unknown"
     return Host(host_key(name, machine), name, "file name")
 
 
-TILDE = "%7E"
-"""Stands for the sign in a name: in a key it parts name and id."""
+TILDE = "%7E"  # Stands for the sign in a name: in a key it parts name and id.
 
 
 def name_of(key: str) -> str:
@@ -310,8 +278,7 @@ AHEAD = datetime.timedelta(hours=1)
 """A time that is so much later than the ingest is of a clock that is ahead. By it a run would be the newest of its host
 until that time comes."""
 
-BEFORE = datetime.timedelta(hours=3)
-"""Such a run is kept as of up to so long before the ingest."""
+BEFORE = datetime.timedelta(hours=3)  # Such a run is kept as of up to so long before the ingest.
 
 
 def believed(
@@ -334,8 +301,7 @@ EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 FIRST = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 """Before, nobody measured with this program: an earlier time is of a clock that is behind. By it a run would be older
 than all that the host had before."""
-END = datetime.datetime(2262, 1, 1, tzinfo=datetime.UTC)
-"""Engines count in nanoseconds up to this year."""
+END = datetime.datetime(2262, 1, 1, tzinfo=datetime.UTC)  # Engines count in nanoseconds up to this year.
 
 
 def _time(micros: int | None) -> datetime.datetime | None:
@@ -356,8 +322,7 @@ def topology(environment: Row) -> str | None:
     return ", ".join(parts + (["guest"] if environment.get("hypervisor") else []))
 
 
-LONGEST_SET = 60
-"""Letters of a list of CPUs; a digest stands for a longer one."""
+LONGEST_SET = 60  # Letters of a list of CPUs; a digest stands for a longer one.
 
 
 LEAST_MEASURED = 0.75
@@ -371,7 +336,7 @@ class Asked:
     """From which CPUs a run was to measure, in words that are the same on hosts with more or fewer CPUs."""
 
     def __init__(self, plan: Row | None, environment: Row) -> None:
-        """A plan names the CPUs as they were when the run began: `all` and `local` are numbers there."""
+        # A plan names the CPUs as they were when the run began: `all` and `local` are numbers there.
         self._has_plan = plan is not None
         name = next((key for key, task in (plan or {}).items() if isinstance(task, dict)), "")
         task: Row = (plan or {}).get(name, {})

@@ -4,49 +4,31 @@ Columns are only ever added, at the end, and may be null. A reader adds those th
 asks for all columns by name.
 """
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 TIME = pa.timestamp("us", tz="UTC")
 FORM = pa.list_(pa.struct([("bin", pa.int16()), ("share", pa.float32())]))
 
+
+def _of(kind: pa.DataType, *names: str) -> list[tuple[str, pa.DataType]]:
+    return [(name, kind) for name in names]
+
+
 FIGURES = pa.schema(
     [
-        ("host_key", pa.string()),
-        ("host", pa.string()),
-        ("run", pa.string()),
+        *_of(pa.string(), "host_key", "host", "run"),
         ("time", TIME),
-        ("date", pa.string()),
-        ("verb", pa.string()),
-        ("origin", pa.string()),
-        ("backend", pa.string()),
+        *_of(pa.string(), "date", "verb", "origin", "backend"),
         ("batch", pa.int32()),
-        ("device", pa.string()),
-        ("model", pa.string()),
-        ("device_name", pa.string()),
-        ("driver", pa.string()),
-        ("firmware", pa.string()),
-        ("link", pa.string()),
-        ("slot", pa.string()),
+        *_of(pa.string(), "device", "model", "device_name", "driver", "firmware", "link", "slot"),
         ("hops", pa.int32()),
-        ("topology", pa.string()),
-        ("cpu_model", pa.string()),
-        ("kernel", pa.string()),
-        ("figure", pa.string()),
-        ("unit", pa.string()),
+        *_of(pa.string(), "topology", "cpu_model", "kernel", "figure", "unit"),
         ("judged", pa.bool_()),
-        ("cpu", pa.int32()),
-        ("cpus", pa.int32()),
+        *_of(pa.int32(), "cpu", "cpus"),
         ("count", pa.int64()),
-        ("p50", pa.float64()),
-        ("p90", pa.float64()),
-        ("p99", pa.float64()),
-        ("p999", pa.float64()),
-        ("value", pa.float64()),
+        *_of(pa.float64(), "p50", "p90", "p99", "p999", "value"),
         ("form", FORM),
-        ("bucket_low_ps", pa.list_(pa.int64())),
-        ("bucket_count", pa.list_(pa.int64())),
+        *_of(pa.list_(pa.int64()), "bucket_low_ps", "bucket_count"),
         *((f"{name}_{way}", pa.float32()) for name in ("p50", "p90", "p99", "p999") for way in ("down", "up")),
         ("method", pa.string()),
         ("quantum_ns", pa.float64()),
@@ -55,55 +37,27 @@ FIGURES = pa.schema(
 
 RUNS = pa.schema(
     [
-        ("host_key", pa.string()),
-        ("host", pa.string()),
-        ("host_from", pa.string()),
-        ("run", pa.string()),
-        ("date", pa.string()),
-        ("time", TIME),
-        ("last_time", TIME),
-        ("ingested", TIME),
-        ("verb", pa.string()),
-        ("label", pa.string()),
-        ("content", pa.string()),
-        ("origin", pa.string()),
-        ("records", pa.int64()),
-        ("errors", pa.int64()),
+        *_of(pa.string(), "host_key", "host", "host_from", "run", "date"),
+        *_of(TIME, "time", "last_time", "ingested"),
+        *_of(pa.string(), "verb", "label", "content", "origin"),
+        *_of(pa.int64(), "records", "errors"),
         ("schema", pa.int32()),
-        ("source", pa.string()),
-        ("tool", pa.string()),
-        ("kernel", pa.string()),
-        ("product", pa.string()),
-        ("cpu_model", pa.string()),
-        ("topology", pa.string()),
-        ("bios", pa.string()),
-        ("cmdline", pa.string()),
-        ("aspm_policy", pa.string()),
-        ("governors", pa.string()),
-        ("environment", pa.string()),
-        ("plan", pa.string()),
+        *_of(pa.string(), "source", "tool", "kernel", "product", "cpu_model", "topology", "bios", "cmdline"),
+        *_of(pa.string(), "aspm_policy", "governors", "environment", "plan"),
         ("record_ids", pa.list_(pa.int64())),
-        ("checked", pa.string()),
-        ("failed", pa.string()),
+        *_of(pa.string(), "checked", "failed"),
         ("clock_ahead_s", pa.float64()),
-        ("figures", pa.int64()),
-        ("findings", pa.int64()),
+        *_of(pa.int64(), "figures", "findings"),
     ]
 )
 
 FINDINGS = pa.schema(
     [
-        ("host_key", pa.string()),
-        ("host", pa.string()),
-        ("run", pa.string()),
-        ("date", pa.string()),
+        *_of(pa.string(), "host_key", "host", "run", "date"),
         ("time", TIME),
-        ("check", pa.string()),
-        ("severity", pa.string()),
+        *_of(pa.string(), "check", "severity"),
         ("silenced", pa.bool_()),
-        ("device", pa.string()),
-        ("text", pa.string()),
-        ("remedy", pa.string()),
+        *_of(pa.string(), "device", "text", "remedy"),
     ]
 )
 

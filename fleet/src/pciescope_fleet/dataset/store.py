@@ -11,8 +11,6 @@ moment, also if two writers took the same files, and after a writer was killed b
 nothing: several may add runs at the same time; only one may compact.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib
@@ -42,11 +40,8 @@ PART = re.compile(r"(?P<run>[0-9a-f]{16})-(?P<records>\d+)-(?P<rank>[0-9a-f])[0-
 """A file of one run, with how certain its host is, and a digest of its records."""
 PLACE = re.compile(r"/date=(?P<date>\d{4}-\d\d-\d\d)/host=(?P<host>[^/]+)/(?P<name>[^/]+)$")
 
-UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.part")
-"""A file that is being written."""
-
-ABANDONED_S = 86400
-"""A file that is not whole after this time is of a writer that was killed."""
+UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.part")  # A file that is being written.
+ABANDONED_S = 86400  # A file that is not whole after this time is of a writer that was killed.
 
 OF_OBJECTS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"}
 """Stores in which an object is seen once it is whole. In others a file grows under its name."""
@@ -54,8 +49,7 @@ OF_OBJECTS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"}
 AGAIN = "ingest their files again: that brings back what was lost"
 """The hint where files of the dataset are damaged or gone."""
 
-TRIES = 5
-"""So often a reader looks again where a compaction has removed what it was about to read."""
+TRIES = 5  # So often a reader looks again where a compaction has removed what it was about to read.
 
 
 @dataclass(frozen=True, order=True)
@@ -65,10 +59,8 @@ class Copy:
     host_key: str
     run: str
     records: int
-    rank: int = 0
-    """How certain its host is."""
-    path: str = ""
-    """The file that it is in."""
+    rank: int = 0  # How certain its host is.
+    path: str = ""  # The file that it is in.
     date: str = ""
 
     @property
@@ -82,12 +74,10 @@ class Kept:
     """What a table of the dataset holds, as its file names and lists say."""
 
     parts: list[Copy]
-    compacted: dict[str, Any]
-    """By the path of the file: its list."""
+    compacted: dict[str, Any]  # By the path of the file: its list.
     leftover: dict[str, float]
     """Files that do not count any more, and for how many seconds: others have all of their runs."""
-    abandoned: list[str]
-    """Files that were never finished, or got no list, for a day: their writer was killed."""
+    abandoned: list[str]  # Files that were never finished, or got no list, for a day: their writer was killed.
     doubled: dict[str, set[str]]
     """By the path of a file with many runs: those that do not count, as another file has them."""
     lost: dict[str, list[Copy]]
@@ -116,7 +106,6 @@ class Store:
     """A dataset's folder, by path or URL."""
 
     def __init__(self, url: str, options: dict[str, Any] | None = None) -> None:
-        """Opens nothing yet. `options` are for fsspec: keys, an endpoint."""
         if not url:
             raise FleetError("the dataset has an empty name", "a folder, or a URL such as s3://BUCKET/FOLDER")
         self.url = url
@@ -159,11 +148,9 @@ class Store:
         except Exception as error:
             if self.is_local and not isinstance(error, OSError | pa.ArrowException | ValueError):
                 raise
-            hint = (
-                "who may read and write its files and folders"
-                if self.is_local
-                else "its address, the keys, --store-option"
-            )
+            hint = "its address, the keys, --store-option"
+            if self.is_local:
+                hint = "who may read and write its files and folders"
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 hint = "free space there: what was written counts, and the next ingest takes the rest"
             raise FleetError(f"{self.url}: the store refuses: {error}", hint) from error

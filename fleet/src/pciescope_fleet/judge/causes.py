@@ -1,9 +1,4 @@
-"""What outliers share, and what else is known of them.
-
-Hosts with one fault share something that the other hosts of their group have more rarely: a rack, a BIOS, a device's
-firmware. A value is named where Fisher's exact test says that the outliers have it more often than chance allows, among
-all attributes and values that were tried.
-"""
+"""What outliers share that the other hosts of their group have more rarely, and what else is known of them."""
 
 from __future__ import annotations
 
@@ -15,11 +10,8 @@ from typing import Any
 import pandas as pd
 from scipy import stats
 
-LEAST_HOSTS = 3
-"""Fewer outliers than this share nothing: a common value is then no news."""
-
-LEVEL = 0.01
-"""The error that is allowed in naming a cause, after Bonferroni's correction."""
+LEAST_HOSTS = 3  # Fewer outliers than this share nothing: a common value is then no news.
+LEVEL = 0.01  # The error that is allowed in naming a cause, after Bonferroni's correction.
 
 
 @dataclass(frozen=True)
@@ -28,15 +20,11 @@ class Shared:
 
     attribute: str
     value: str
-    hosts: tuple[str, ...]
-    """The outliers that have it."""
-    healthy_with: int
-    """Hosts that have it and are no outliers, or have it on a device that is none."""
-    healthy: int
-    """Hosts that are no outliers, or have a device that is none."""
+    hosts: tuple[str, ...]  # The outliers that have it.
+    healthy_with: int  # Hosts that have it and are no outliers, or have it on a device that is none.
+    healthy: int  # Hosts that are no outliers, or have a device that is none.
     p: float
-    units: tuple[tuple[str, str], ...] = ()
-    """The outliers that have it, by host and device."""
+    units: tuple[tuple[str, str], ...] = ()  # The outliers that have it, by host and device.
 
 
 def shared(

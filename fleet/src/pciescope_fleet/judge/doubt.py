@@ -1,12 +1,9 @@
 """What makes it doubtful that an outlier's hardware is still there. The standard library alone: slurm-drain uses it."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 
-OLD_DAYS = 7
-"""A run that is so much older than the host's newest one does not tell what is in the host now."""
+OLD_DAYS = 7  # A run that is so much older than the host's newest one does not tell what is in the host now.
 
 
 def doubt(worst: dict[str, Any], days: int = OLD_DAYS) -> str | None:

@@ -1,7 +1,5 @@
 """Devices whose newest run of a verb ended with an error: no figure of that run tells of it."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from collections.abc import Iterator
@@ -105,13 +103,10 @@ def _successor(host_key: str, last: dict[str, Any], named: list[dict[str, Any]])
     return newest["host_key"] if is_new and "~" in newest["host_key"] and "~" in host_key else None
 
 
-SINCE = datetime.timedelta(days=1)
-"""Of two machines with one name, both alive, each runs in a night."""
-
+SINCE = datetime.timedelta(days=1)  # Of two machines with one name, both alive, each runs in a night.
 SAME = ("verb", "origin", "device", "code")
 
-FEWEST_ALIKE = 3
-"""Fewer hosts with an error say nothing of the measurement."""
+FEWEST_ALIKE = 3  # Fewer hosts with an error say nothing of the measurement.
 
 
 def _beside_others(errors: list[dict[str, Any]], runs: ir.Table) -> list[dict[str, Any]]:

@@ -5,8 +5,6 @@ value in all columns of a level. The first level is the narrowest; a unit is jud
 enough hosts. What a level leaves out, the finding says.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import ibis
@@ -28,8 +26,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
 )
 """What else units must share, from the narrowest level on."""
 
-ATTRIBUTES = (*ALWAYS, *LEVELS[0])
-"""All columns that levels may ask for."""
+ATTRIBUTES = (*ALWAYS, *LEVELS[0])  # All columns that levels may ask for.
 
 
 def columns(level: int) -> tuple[str, ...]:
@@ -60,8 +57,7 @@ class Cells:
     table: pd.DataFrame
     """The attributes and figure; `own`: the level at which its units are judged, -1 where none has enough hosts;
     `at_L`: its group at each level L that is used; `hosts_L`: how many hosts that group has."""
-    used: list[int]
-    """The levels that are used."""
+    used: list[int]  # The levels that are used.
 
 
 def cells(newest: ir.Table, least: int) -> Cells:

@@ -1,7 +1,5 @@
 """How far every host lies from its like in every figure: what the heat map shows."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +15,9 @@ from pciescope_fleet.engine import Engine
 from pciescope_fleet.judge import outliers
 from pciescope_fleet.judge.groups import has_logarithm
 from pciescope_fleet.judge.outliers import Judged, Plan, Prepared
-from pciescope_fleet.judge.statistics import by_host, has_several
+from pciescope_fleet.judge.statistics import by_host, has_several, of_level
 
-HIGH_IS_GOOD = ("bytes/s", "1/s")
-"""Units of which more is better; of all others less is."""
+HIGH_IS_GOOD = ("bytes/s", "1/s")  # Units of which more is better; of all others less is.
 
 
 @dataclass
@@ -28,19 +25,14 @@ class Matrix:
     """Hosts by figures."""
 
     judged: Judged
-    hosts: list[str]
-    """Host keys: those with the most outliers first, then by name."""
-    figures: list[dict[str, Any]]
-    """The columns: `origin`, `model`, `figure`, `unit`, `device_name`."""
+    hosts: list[str]  # Host keys: those with the most outliers first, then by name.
+    figures: list[dict[str, Any]]  # The columns: `origin`, `model`, `figure`, `unit`, `device_name`.
     away: npt.NDArray[np.float64]
     """By host and figure: the logarithm of median or value over the group's, of the device that lies farthest. NaN
     where there is none, or no group."""
-    names: dict[str, str]
-    """By host key: the host's name."""
-    origins: list[str]
-    """Whether all is measured."""
-    dates: list[str]
-    """The days of the runs."""
+    names: dict[str, str]  # By host key: the host's name.
+    origins: list[str]  # Whether all is measured.
+    dates: list[str]  # The days of the runs.
 
 
 def matrix(engine: Engine, store: Store, plan: Plan, attributes: pd.DataFrame | None = None) -> Matrix:
@@ -77,8 +69,7 @@ def natural(name: str) -> str:
 
 def _distances(prepared: Prepared, level: int) -> ir.Table:
     """For each host and figure that is judged at this level, the device that lies farthest."""
-    rows = prepared.numbered
-    rows = rows.mutate(g=rows[f"at_{level}"]).filter(lambda t: t.g.notnull())
+    rows = of_level(prepared.numbered, level)
     value = ibis.coalesce(rows.p50, rows["value"])
     rows = rows.mutate(x=has_logarithm(value).ifelse(value, ibis.null("float64")).ln()).filter(lambda t: t.x.notnull())
     hosts = by_host(rows, ["x"], has_several(rows))

@@ -3,8 +3,6 @@
 Beside the median of both, half of the hosts would be outliers, or none: their distance would be taken for noise.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import ibis
@@ -19,11 +17,8 @@ from pciescope_fleet.judge.groups import Cells
 
 Array = npt.NDArray[np.float64]
 
-SMALLEST, FEWEST = 0.25, 3
-"""A part has more than this share of the hosts, and so many at least: fewer are outliers."""
-
-ENDS = 10
-"""One host in so many counts at neither end, where an outlier would hide the parts."""
+SMALLEST, FEWEST = 0.25, 3  # A part has more than this share of the hosts, and so many at least: fewer are outliers.
+ENDS = 10  # One host in so many counts at neither end, where an outlier would hide the parts.
 
 
 def least_apart(hosts: int) -> float:

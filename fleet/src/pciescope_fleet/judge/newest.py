@@ -1,7 +1,5 @@
 """Each host's newest figures by its own clock, also if the clock differs from those of other hosts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import ibis
@@ -11,6 +9,7 @@ from pciescope_fleet.dataset.store import AGAIN, Kept, Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.errors import FleetError, NoRunsError
 from pciescope_fleet.judge.groups import ATTRIBUTES, has_logarithm
+from pciescope_fleet.text import some
 
 KEPT = ("host_key", "host", "run", "time", "device", "device_name", "driver", "firmware", "link", "figure", "unit",
         "cpus", "count", "p50", "p90", "p99", "p999", "value", "form", "quantum_ns",
@@ -23,8 +22,7 @@ class RemovedDevice:
     """A device that a newer run of its host lacks."""
 
     host_key: str
-    device: str
-    """Its address."""
+    device: str  # Its address.
     model: str
     is_replaced: bool
     """Whether another model is at the address now, which is judged. Else the host's list of functions lacks it."""
@@ -40,14 +38,10 @@ class Newest:
     cpus: ir.Table
     """By `row` and `cpu`, where there are several: the logarithm of the median, `l`, and its standard error, `e`. There
     are tens of times as many as figures: nothing else is kept of them."""
-    runs: ir.Table
-    """Their runs, kept by the engine."""
-    dates: list[str]
-    """The days of these runs."""
-    days: list[str]
-    """All days between those that were asked for."""
-    gone: list[RemovedDevice] = field(default_factory=list)
-    """The devices that are left out."""
+    runs: ir.Table  # Their runs, kept by the engine.
+    dates: list[str]  # The days of these runs.
+    days: list[str]  # All days between those that were asked for.
+    gone: list[RemovedDevice] = field(default_factory=list)  # The devices that are left out.
 
 
 def newest(engine: Engine, store: Store, since: str | None = None, until: str | None = None) -> Newest:
@@ -95,15 +89,12 @@ def whole_figures(store: Store, runs: ir.Table) -> Kept:
     counted = runs.filter(runs["figures"] > 0).select("host", "run").execute()
     hosts = sorted(set(counted["host"][~counted["run"].isin(figures.runs())]))
     if hosts:
-        of = ", ".join(hosts[:5]) + (f" and {len(hosts) - 5} more" if len(hosts) > 5 else "")
-        raise FleetError(f"{store.url}: the dataset has lost figures of {len(hosts)} hosts: {of}", AGAIN)
+        raise FleetError(f"{store.url}: the dataset has lost the figures of {some(hosts)}", AGAIN)
     return figures
 
 
 def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> tuple[ir.Table, list[RemovedDevice]]:
-    """The figures without those of devices of which a newer run of the host says that they are not there any more.
-
-    Also these devices.
+    """The figures without those of devices that a newer run of the host says are there no more; also these devices.
 
     It says so by another model at the same address, or by a list of functions with firmware that lacks one which it
     had. That a run did not measure a device says nothing.

@@ -1,14 +1,8 @@
 """What chance alone does: how far from its group's median a healthy host lies, and how many of many.
 
-The noise of a figure is the median absolute deviation (MAD) of its group. In a small group that is itself uncertain.
-Figures of one kind have similar noise, so each takes some of what all show together: an empirical Bayes estimate, as
-limma does for genes (Smyth 2004). A figure that is noisier than its kind keeps its own noise (as in Phipson et al.
-2016). How far healthy hosts then lie is simulated (`calibration`, by bench/calibrate.py): a noise that was estimated of
-the hosts near the median is now and then far too small, and no t has such tails. Where the middle of all distances has
-heavier tails than a normal distribution, p-values are also those of a t as heavy.
+docs/fleet-method.md says how the noise is estimated. How far healthy hosts then lie is simulated (`calibration`, by
+bench/calibrate.py): a noise of the hosts near the median is now and then far too small, and no t has such tails.
 """
-
-from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
@@ -21,14 +15,12 @@ from pciescope_fleet.judge.calibration import BIAS, DISTANCES, FREEDOM, HOSTS, L
 
 Array = npt.NDArray[np.float64]
 
-MAD_TO_SIGMA = 1.4826022185056018
-"""A normal distribution's standard deviation, in MADs."""
+MAD_TO_SIGMA = 1.4826022185056018  # A normal distribution's standard deviation, in MADs.
 
 EFFICIENCY = 0.3675
 """How many samples a standard deviation needs for the certainty that one MAD has, in a normal distribution."""
 
-FINEST = 0.001
-"""A histogram keeps 0.1 %: no noise is taken for smaller."""
+FINEST = 0.001  # A histogram keeps 0.1 %: no noise is taken for smaller.
 
 SMALL = np.array([np.nan, np.nan, 1.196, 1.495, 1.363, 1.206, 1.200, 1.140, 1.129, 1.107])
 """By how much a MAD of so many is too small (Croux and Rousseeuw 1992); from 10 on n/(n-0.8)."""
@@ -51,8 +43,7 @@ def sigma(mad: Array, hosts: Array) -> Array:
     return np.asarray(mad) * MAD_TO_SIGMA * small
 
 
-NEAR = 2.5
-"""Distances of more noises do not count where the correlation of figures is estimated: there the faults are."""
+NEAR = 2.5  # Distances of more noises do not count where the correlation of figures is estimated: there the faults are.
 
 CAP, PASSES, EDGE = 1.25, 4, 4.0
 """How the noise is refined from the MAD: a mean square in which no distance counts for more than `CAP` noises (Huber's
@@ -112,8 +103,7 @@ def trigamma_inverse(value: float) -> float:
     return float(x)
 
 
-WINSORISED = 0.679
-"""What is left of a normal distribution's variance with its outer tenths drawn to their edge."""
+WINSORISED = 0.679  # What is left of a normal distribution's variance with its outer tenths drawn to their edge.
 
 
 @dataclass(frozen=True)
@@ -133,16 +123,11 @@ one of 20 figures has one and a half times the noise, 10 of 100 fleets have one,
 def moderate(own: Array, dof: Array, alike: float = 0.0, is_of_means: bool = False) -> Noise:
     """Draws noises of one kind towards what they show together, the more the less sure each is.
 
+    `dof` says how sure, in degrees of freedom. Its prior has the median and the winsorised spread of the logarithms. A
+    figure whose noise is of another kind hardly moves them; it keeps its own noise if that is larger.
+
     `alike` is the correlation of two estimates: the mean square of the correlation that two figures have over the
-    hosts. Such estimates differ less than independent ones, and together they are less sure: figures that say the same
-    of each host say no more than one of them.
-
-    `is_of_means`: the median of the logarithms counts as their mean, and the noise is a little larger; `trend` was
-    calibrated so.
-
-    `dof` says how sure, in degrees of freedom. Its prior has the median and the winsorised spread of the logarithms: a
-    figure whose noise is of another kind moves the one not, and the other little. Such a figure, if it is noisier,
-    keeps its own noise: with a smaller one most of its healthy hosts would lie far.
+    hosts. `is_of_means`: the median of the logarithms counts as their mean; `trend` was calibrated so.
     """
     own = np.maximum(own, FINEST)
     if len(own) < 3:
@@ -186,11 +171,8 @@ def kind(figure: str) -> str:
 
 TAILS = np.concatenate([np.arange(2.0, 12.0, 0.25), np.arange(12.0, 60.0, 2.0), [80, 120, 200, 500, 1e6]])
 
-CUT = 4.0
-"""Distances beyond are left out where tails are judged: there the faults are."""
-
-BINS = 40
-"""Distances below the cut are counted in so many bins."""
+CUT = 4.0  # Distances beyond are left out where tails are judged: there the faults are.
+BINS = 40  # Distances below the cut are counted in so many bins.
 
 FAR_UNIT, LEAST_FIGURES = 2.5, 4
 """A unit whose distances have a larger median, over so many figures at least, is left out there: all of it is far."""
@@ -301,12 +283,11 @@ def simes(p: Array, owner: npt.NDArray[np.int64], tested: Array) -> Array:
     return combined
 
 
-def benjamini_hochberg(p: Array, tests: int, level: float) -> Array:
-    """The q-value of each p-value among so many tests, of which the others are larger than `level`.
+def benjamini_hochberg(p: Array, tests: int) -> Array:
+    """The q-value of each p-value among so many tests, of which the others are larger than the level.
 
     A test is a discovery where its q-value is at most the level (Benjamini and Hochberg 1995).
     """
-    del level
     order = np.argsort(p)[::-1]
     ranks = np.arange(len(p), 0, -1)
     q = np.minimum.accumulate(p[order] * tests / ranks) if len(p) else p

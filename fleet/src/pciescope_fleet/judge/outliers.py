@@ -1,7 +1,5 @@
 """Which hosts differ from similar hosts, by how much, how sure that is, and what they share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,11 +25,9 @@ from pciescope_fleet.judge.statistics import STATISTICS, measure, of_level
 class Plan:
     """What was asked for."""
 
-    level: float = 0.05
-    """The share of false alarms among all outliers that is allowed."""
+    level: float = 0.05  # The share of false alarms among all outliers that is allowed.
     least_hosts: int = 8
-    least_effect: float = 0.05
-    """A shift of a percentile or rate that matters, as a share."""
+    least_effect: float = 0.05  # A shift of a percentile or rate that matters, as a share.
     least_form: float = 0.005
     """A distance of forms that matters: about the share of samples that lie where the group has none."""
     since: str | None = None
@@ -44,10 +40,8 @@ class Judged:
 
     plan: Plan
     hosts: int
-    tests: int
-    """Units times figures that were judged."""
-    unjudged: int
-    """Units times figures whose group has too few hosts."""
+    tests: int  # Units times figures that were judged.
+    unjudged: int  # Units times figures whose group has too few hosts.
     unjudged_hosts: list[str]
     coarser: list[dict[str, Any]]
     """Levels that leave something out, and how many units times figures were judged there."""
@@ -57,14 +51,10 @@ class Judged:
     """Outliers put together: by host, or by what several hosts share."""
     gone: list[RemovedDevice] = field(default_factory=list)
     """Devices that are not judged: a newer run of their host lacks them."""
-    failed: list[dict[str, Any]] = field(default_factory=list)
-    """Errors of the newest runs, by host, verb and device."""
-    modes: list[dict[str, Any]] = field(default_factory=list)
-    """Groups whose hosts fall into two."""
-    renamed: list[dict[str, Any]] = field(default_factory=list)
-    """Machines that had other names before."""
-    alike: frozenset[str] = frozenset()
-    """The keys of hosts whose name another one has, too."""
+    failed: list[dict[str, Any]] = field(default_factory=list)  # Errors of the newest runs, by host, verb and device.
+    modes: list[dict[str, Any]] = field(default_factory=list)  # Groups whose hosts fall into two.
+    renamed: list[dict[str, Any]] = field(default_factory=list)  # Machines that had other names before.
+    alike: frozenset[str] = frozenset()  # The keys of hosts whose name another one has, too.
 
     def is_found(self) -> bool:
         """Whether there is something to tell."""
@@ -86,10 +76,8 @@ class Prepared:
 
     new: Newest
     cells: groups.Cells
-    numbered: ir.Table
-    """The newest figures with the numbers of their groups."""
-    parted: pd.DataFrame
-    """The devices of groups that fell into two."""
+    numbered: ir.Table  # The newest figures with the numbers of their groups.
+    parted: pd.DataFrame  # The devices of groups that fell into two.
 
 
 def prepare(engine: Engine, store: Store, plan: Plan) -> Prepared:
@@ -101,11 +89,7 @@ def prepare(engine: Engine, store: Store, plan: Plan) -> Prepared:
 
 
 def judge(
-    engine: Engine,
-    store: Store,
-    plan: Plan,
-    attributes: pd.DataFrame | None = None,
-    prepared: Prepared | None = None,
+    engine: Engine, store: Store, plan: Plan, attributes: pd.DataFrame | None = None, prepared: Prepared | None = None
 ) -> Judged:
     """Judges the newest figures. `attributes` has further columns by host name: rack, room."""
     prepared = prepared or prepare(engine, store, plan)
@@ -176,7 +160,7 @@ def _discover(far: pd.DataFrame, tests: int, plan: Plan) -> pd.DataFrame:
     tested = (~np.isnan(p)).sum(axis=1).astype(float)
     owner = np.repeat(np.arange(len(far)), len(STATISTICS))
     combined = null.simes(usable.ravel(), owner, tested)
-    q = null.benjamini_hochberg(combined, tests, plan.level)
+    q = null.benjamini_hochberg(combined, tests)
     # A shift makes a form wider or narrower, too: where the median is sure by itself, it is named.
     sure = usable * tested[:, None] <= combined[q <= plan.level].max(initial=0.0)
     plain = np.array([name in ("p50", "value") for name in STATISTICS])
@@ -241,15 +225,7 @@ def _effect(far: pd.DataFrame, name: str) -> np.ndarray[Any, np.dtype[np.float64
     return np.asarray(x - middle)
 
 
-WORDS = {
-    "p50": "median",
-    "p90": "p90",
-    "p99": "p99",
-    "p999": "p99.9",
-    "value": "value",
-    "form": "form",
-    "cpu": "one CPU",
-}
+WORDS = {**{name: name for name in STATISTICS}, "p50": "median", "p999": "p99.9", "cpu": "one CPU"}
 
 
 def direction(row: Any) -> str:
@@ -271,16 +247,16 @@ def _is_narrower(row: Any) -> bool:
     return bool(known) and max(known) < 0
 
 
-USUAL = ("link", "driver", "firmware")
-"""What is told of an outlier's device beside what most of its group have."""
+USUAL = ("link", "driver", "firmware")  # What is told of an outlier's device beside what most of its group have.
 
 
 def _with_usual(numbered: ir.Table, outliers: pd.DataFrame) -> pd.DataFrame:
     """Adds `group_link` and so on: what more than half of the hosts of its group have, of those where it is known."""
     parts = []
     for level, part in outliers.groupby("level"):
-        rows = numbered.mutate(g=numbered[f"at_{level}"].cast("int64"))
-        rows = rows.semi_join(ibis.memtable(pd.DataFrame({"g": sorted(part["g"].unique())})), "g")
+        rows = of_level(numbered, int(level)).semi_join(
+            ibis.memtable(pd.DataFrame({"g": sorted(part["g"].unique())})), "g"
+        )
         parts.append(rows.select("g", "host_key", *USUAL).distinct().execute())
     known = pd.concat(parts, ignore_index=True)
     for name in USUAL:

@@ -4,8 +4,6 @@ What the outlier's own run warned of always counts. A finding of another run cou
 not much older than the outlier, and if no newer run of the same verb looked at the same without finding it.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 from dataclasses import dataclass

@@ -1,18 +1,7 @@
-"""How far each unit lies from its group: one Ibis expression for all engines.
+"""How far each unit lies from its group: one Ibis expression for all engines (docs/fleet.md, "What a number means").
 
-What a unit is judged by, each on a logarithmic scale:
-
-- `p50`: the median of a latency; of several CPUs the mean of their medians, beside the same CPUs of the other hosts
-- `p90`, `p99`, `p999`: percentiles of all its samples; `value`: a rate or cost
-- `form`: the squared Hellinger distance of its distribution from that of the rest of its group, CPUs' medians on each
-  other, over what a healthy unit with so many samples has: a second mode, a longer tail, more noise
-- `cpu`: the CPU whose median lies farthest from where the group has it beside its machine's other CPUs
-
-Samples of hosts with other numbers of CPUs are other mixtures: `p90`, `p99`, `p999` and `form` are judged of hosts with
-as many as most of their group. No noise is smaller than `TICKS` ticks of the clock.
+A unit is judged by its `p50`, `p90`, `p99`, `p999`, `value`, `form` and `cpu`, each on a logarithmic scale.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
@@ -31,13 +20,11 @@ from pciescope_fleet.judge.groups import ALWAYS, has_logarithm
 
 QUANTILES = ("p50", "p90", "p99", "p999", "value")
 STATISTICS = (*QUANTILES, "form", "cpu")
-SHIFTS = (*QUANTILES, "form")
-"""Those that are a distance from the group's median; a CPU's is from its usual place."""
+SHIFTS = (*QUANTILES, "form")  # Those that are a distance from the group's median; a CPU's is from its usual place.
 WITH_ERROR = ("p50", "p90", "p99", "p999")
 """Those whose own uncertainty is known from the histogram, and which lie on ticks of the clock."""
 ON_TICKS = (*WITH_ERROR, "cpu")
-POOLED = ("p90", "p99", "p999", "form")
-"""Those of the samples of all CPUs together."""
+POOLED = ("p90", "p99", "p999", "form")  # Those of the samples of all CPUs together.
 
 TICKS = 0.6
 """So many ticks of the clock the noise is at least: between two of them it is unknown. Simulated (`bench/calibrate.py
@@ -45,11 +32,8 @@ clocks`): with 0.5 a p-value below 0.0001 comes up to three times too often."""
 
 Numbers = npt.NDArray[np.int64]
 
-FORM_TICKS = 4.0
-"""So many ticks of the clock the bins of forms are wide at least."""
-
-LEAST_FORM = 1e-6
-"""Distances below are rounding."""
+FORM_TICKS = 4.0  # So many ticks of the clock the bins of forms are wide at least.
+LEAST_FORM = 1e-6  # Distances below are rounding.
 
 FEW_SAMPLES, FEW_DECAY = 0.71, 1.4
 """What a bin of few expected samples adds to the distance that chance makes: fitted to a Poisson distribution."""
@@ -62,10 +46,8 @@ class Distances:
     level: int
     groups: pd.DataFrame
     """By group `g`: `hosts`, and of each statistic S `n_S`, `med_S`, `mad_S`, then `sigma_S` and `dof_S`."""
-    tests: int
-    """Units times figures that were judged at this level."""
-    far: pd.DataFrame
-    """Those with a small p-value in at least one statistic: who, what, `x_S` and `p_S`."""
+    tests: int  # Units times figures that were judged at this level.
+    far: pd.DataFrame  # Those with a small p-value in at least one statistic: who, what, `x_S` and `p_S`.
 
 
 def of_level(figures: ir.Table, level: int) -> ir.Table:
@@ -382,8 +364,7 @@ def _moderate(groups: pd.DataFrame, table: ir.Table, several: bool, least: int) 
 class _Alike:
     """How much the figures of each kind say the same of each host."""
 
-    of_kind: dict[int, float]
-    """By the number of the kind: the mean square of the correlation of two of its figures."""
+    of_kind: dict[int, float]  # By the number of the kind: the mean square of the correlation of two of its figures.
     independent: float
     """Of all distances, the share that says something of its own: one host's repeated figures count once, also those
     of different kinds."""

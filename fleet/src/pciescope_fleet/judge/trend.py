@@ -1,9 +1,6 @@
-"""A host against its own past: since when it differs, and what changed then.
+"""A host against its own past: since when it differs, and what changed then (docs/fleet-method.md).
 
-A series is one figure of one device of one host over its runs. A change point splits it in two whose means differ by
-more than the series' own noise explains. The noise is that of differences between neighbouring runs, without the one
-over the best split, so a change does not hide itself. Series of one kind lend each other certainty, and false alarms
-are bounded over all series (`null`).
+A series is one figure of one device of one host over its runs. A change point splits it in two.
 """
 
 from __future__ import annotations
@@ -27,9 +24,7 @@ from pciescope_fleet.judge import null
 from pciescope_fleet.judge.groups import namesakes
 from pciescope_fleet.judge.newest import whole_figures
 
-LEAST = 3
-"""So many runs at least stand on each side of a change: one strange run is none."""
-
+LEAST = 3  # So many runs at least stand on each side of a change: one strange run is none.
 STATISTICS = ("p50", "p99", "value")
 
 METHOD = ("model", "origin", "verb", "backend", "batch", "method")
@@ -58,16 +53,12 @@ class Trend:
     """The changes that were found."""
 
     plan: Plan
-    series: int
-    """Series that were long enough to be judged."""
-    short: int
-    """Series that were too short."""
+    series: int  # Series that were long enough to be judged.
+    short: int  # Series that were too short.
     changes: list[dict[str, Any]]
     findings: list[dict[str, Any]]
-    renamed: list[dict[str, Any]] = field(default_factory=list)
-    """Machines that had other names before."""
-    alike: frozenset[str] = frozenset()
-    """The keys of hosts whose name another one has, too."""
+    renamed: list[dict[str, Any]] = field(default_factory=list)  # Machines that had other names before.
+    alike: frozenset[str] = frozenset()  # The keys of hosts whose name another one has, too.
 
 
 def trend(engine: Engine, store: Store, plan: Plan) -> Trend:
@@ -108,7 +99,7 @@ def trend(engine: Engine, store: Store, plan: Plan) -> Trend:
         found = steps(x, places, float(np.log1p(plan.least_effect)))
         if found:
             changed_series[int(number)] = part, found
-    q = bounded(enough, set(changed_series), plan.level)
+    q = bounded(enough, set(changed_series))
     for number, (part, found) in changed_series.items():
         if q[number] > plan.level:
             continue
@@ -122,7 +113,7 @@ def trend(engine: Engine, store: Store, plan: Plan) -> Trend:
     return trend_of
 
 
-def bounded(series: pd.DataFrame, changed: set[int], level: float) -> pd.Series[float]:
+def bounded(series: pd.DataFrame, changed: set[int]) -> pd.Series[float]:
     """The q-value of each series. One without a change that matters is no discovery, however small its p-value is.
 
     So the bound holds for what is shown: many small changes do not raise the threshold for others. Nor do synthetic
@@ -130,7 +121,7 @@ def bounded(series: pd.DataFrame, changed: set[int], level: float) -> pd.Series[
     """
     p = series["p"].where(series["series"].isin(changed), 1.0)
     q = p.groupby(series["origin"], dropna=False).transform(
-        lambda own: null.benjamini_hochberg(own.to_numpy(dtype=float), len(own), level)
+        lambda own: null.benjamini_hochberg(own.to_numpy(dtype=float), len(own))
     )
     return q.set_axis(series["series"])
 
@@ -140,7 +131,7 @@ def _points(engine: Engine, store: Store, files: list[str], plan: Plan) -> ir.Ta
     figures = engine.table(store, "figures", files)
     figures = figures.filter(figures.judged & figures.cpu.isnull())
     if plan.hosts:
-        now = [new.host_key for old, new in engine.renamed(store).items() if {old, name_of(old)} & set(plan.hosts)]
+        now = [key for old, (key, _) in engine.renamed(store).items() if {old, name_of(old)} & set(plan.hosts)]
         figures = figures.filter(figures.host.isin(plan.hosts) | figures.host_key.isin([*plan.hosts, *now]))
     figures = figures.mutate(
         device=figures.device.fill_null(""),
@@ -203,11 +194,9 @@ on it is 1+0.85/n."""
 def of_steps(step: Array, runs: npt.NDArray[np.int64]) -> tuple[Array, Array]:
     """The noise that the median of differences between neighbours speaks of, and its degrees of freedom.
 
-    `null.sigma` does not fit: it is of distances from a median of the same sample, and those are too small. Here all is
-    simulated, with 200,000 normal series of 6 to 20 runs and 50,000 of 30 to 100; the difference over the best split is
-    left out. The degrees of freedom are those of the chi-square whose logarithm varies as much; the median of an even
-    number of differences is surer. The factor gives the noise's median that of this chi-square: `null.moderate` takes
-    medians. It is within 1 %, the degrees of freedom are within 8 %.
+    All is simulated, with 200,000 normal series of 6 to 20 runs and 50,000 of 30 to 100; the difference over the best
+    split is left out. The degrees of freedom are those of the chi-square whose logarithm varies as much, within 8 %;
+    the factor gives the noise's median that of this chi-square, within 1 %.
     """
     larger = np.where(runs < 10, LARGER[np.clip(runs - 6, 0, 3)], 1 + 0.85 / runs)
     dof = np.where(runs % 2 == 0, 1.07, 0.8) + 0.31 * (runs - 2)
@@ -246,8 +235,7 @@ SAMPLED, FEWEST = 100, 8
 """So many series of a kind at most say how much neighbouring runs resemble each other. A kind with fewer than the
 second takes the figure of all series of its origin."""
 
-HIGHEST = 0.95
-"""No correlation is taken for more."""
+HIGHEST = 0.95  # No correlation is taken for more.
 
 
 def lasting_by_kind(
@@ -281,8 +269,7 @@ def _each(kinds: npt.NDArray[np.int64]) -> list[npt.NDArray[np.bool_]]:
     return [kinds == kind for kind in np.unique(kinds)]
 
 
-FAR = 6.0
-"""Differences of more noises do not count where runs are compared with their neighbours."""
+FAR = 6.0  # Differences of more noises do not count where runs are compared with their neighbours.
 
 
 def squares(z: Array, places: list[int]) -> list[float]:
@@ -305,9 +292,8 @@ Simulated, of 1200 fleets of 12 series (r 0.5 and 0.9; 6, 8, 10 and 30 runs) 39 
 def correlation(of_series: Array) -> float:
     """How much neighbouring runs resemble each other, by the `squares` of several series: 0 where they are independent.
 
-    In a series of the first order, runs two apart differ by 1+r times the mean square of neighbours. Unlike what one
-    computes from the mean, that is not too small in short series. The sums are of all series: what a short one with a
-    change still says counts too. If only those did that have enough runs, those whose change was missed would decide.
+    In a series of the first order, runs two apart differ by 1+r times the mean square of neighbours. The sums are of
+    all series: if only those with enough runs counted, those whose change was missed would decide.
     """
     near, nears, second, seconds = of_series.sum(axis=0)
     if not (near > 0 and second > 0):
@@ -318,17 +304,15 @@ def correlation(of_series: Array) -> float:
     return float(ratio - 1 + UNSURE * error)
 
 
-OF_SHORT = np.array([0.75, 1.0, 1.2])
-"""By what the correlation counts in series of 6 to 8 runs; from 9 on it is 1+3/n."""
+OF_SHORT = np.array([0.75, 1.0, 1.2])  # By what the correlation counts in series of 6 to 8 runs; from 9 on it is 1+3/n.
 
 
 def lasting(r: Array, runs: npt.NDArray[np.int64]) -> Array:
     """By how much the noise of a mean of many runs is larger than differences of neighbours tell.
 
     They are smaller by the root of 1-r, and a mean of n such runs has the noise of n(1-r)/(1+r) independent ones.
-    Without the differences over the best split r is too small: 0.33 for 0.5 in 10 runs. But a mean of so few has less
-    noise than that, too. Simulated for 6 to 60 runs and r to 0.95, from 9 runs on at most 1.2 times r is needed, and
-    r alone at 60. The rest of 3/n allows for changes that chance alone made.
+    Without the differences over the best split r is too small. Simulated for 6 to 60 runs and r to 0.95: from 9 runs on
+    at most 1.2 times r is needed. The rest of 3/n allows for changes that chance alone made.
     """
     larger = np.where(runs < 9, OF_SHORT[np.clip(runs - 6, 0, 2)], 1 + 3 / runs)
     r = np.clip(r * larger, 0, HIGHEST)

@@ -1,27 +1,16 @@
 """Judgements in words: what people read. Scripts read JSON."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 from pciescope_fleet.dataset.rows import name_of
 from pciescope_fleet.judge.doubt import doubt
 from pciescope_fleet.judge.outliers import USUAL, WORDS, Judged
+from pciescope_fleet.text import counted, some
 
-FEW = 8
-"""So many hosts are named; the rest is counted."""
-
-
+FEW = 8  # So many hosts are named; the rest is counted.
 FEWER = 0.95  # A host with a smaller share of the usual number of samples lacks some.
-
-FORMS = ": a second mode, a longer tail or more noise"
-"""What makes another distribution."""
-
-
-def counted(number: int, what: str) -> str:
-    """`1 finding`, `2 findings`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+FORMS = ": a second mode, a longer tail or more noise"  # What makes another distribution.
 
 
 def amount(value: float, unit: str) -> str:
@@ -32,11 +21,6 @@ def amount(value: float, unit: str) -> str:
     }.get(unit, ((unit, 1.0),))
     name, factor = next(((n, f) for n, f in reversed(steps) if abs(value) >= f), steps[0])
     return f"{value / factor:.{max(0, 2 - math.floor(math.log10(abs(value / factor) or 1)))}f} {name}"
-
-
-def some(texts: list[str]) -> str:
-    """The first of several; the rest is counted."""
-    return ", ".join(texts[:FEW]) + (f" and {len(texts) - FEW} more" if len(texts) > FEW else "")
 
 
 def hosts_in_words(hosts: list[str], alike: frozenset[str]) -> str:

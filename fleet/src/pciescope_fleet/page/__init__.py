@@ -4,11 +4,10 @@ The findings stand in it as text. The map is drawn by `matrix.js` from the dista
 of 16 bits in thousandths of a logarithm: 10,000 hosts by 100 figures take 2.7 MB.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import json
+import re
 import urllib.parse
 from importlib import resources
 from typing import Any
@@ -17,63 +16,42 @@ import numpy as np
 
 from pciescope_fleet.judge import outliers, words
 from pciescope_fleet.judge.matrix import HIGH_IS_GOOD, Matrix
+from pciescope_fleet.text import counted, plain
 
-NONE = -32768
-"""Stands for a figure that a host does not have, or that has no group."""
-
-MOST_FIRST = 5
-"""So many findings stand above the map, a line each."""
-
-MOST_FINDINGS = 100
-"""So many findings stand on the page; the rest is counted."""
+NONE = -32768  # Stands for a figure that a host does not have, or that has no group.
+MOST_FIRST = 5  # So many findings stand above the map, a line each.
+MOST_FINDINGS = 100  # So many findings stand on the page; the rest is counted.
 
 
 def render(matrix: Matrix, title: str, report: str) -> str:
     """The page. `report` is where a host's report is, with `{host}` or `{key}`."""
-    style, script = (resources.files(__name__).joinpath(f"matrix.{end}").read_text("utf-8") for end in ("css", "js"))
+    own = resources.files(__name__)
+    page, style, script = (own.joinpath(f"matrix.{end}").read_text("utf-8") for end in ("html", "css", "js"))
     # Nothing in it may end the element.
     data = json.dumps(_data(matrix, report), separators=(",", ":")).replace("<", "\\u003c")
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; \
-script-src 'unsafe-inline'; img-src data:">
-<meta name="color-scheme" content="light dark">
-<title>{safe(title)}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header>
-<h1>{safe(title)}</h1>
-<p class="facts">{safe(_facts(matrix))}</p>
-{_labels(matrix)}</header>
-<main>
-{_tiles(matrix)}
-{_map(matrix)}
-{_findings(matrix, report)}
-</main>
-<footer>A cell is a host's median, or its rate or cost, beside the median of its group. An outlined one is an outlier:
-at most {matrix.judged.plan.level:.0%} of them are expected to be false alarms. pciescope's docs/fleet.md says how it is
-judged.</footer>
-<script type="application/json" id="data">{data}</script>
-<script>
-{script}</script>
-</body>
-</html>
-"""
+    parts = {
+        "title": safe(title),
+        "facts": safe(_facts(matrix)),
+        "labels": _labels(matrix),
+        "tiles": _tiles(matrix),
+        "size": size_in_words(matrix),
+        "findings": _findings(matrix, report),
+        "level": f"{matrix.judged.plan.level:.0%}",
+        "data": data,
+        "style": style,
+        "script": script,
+    }
+    return re.sub("@([a-z]+)@", lambda found: parts[found[1]], page)
 
 
 def size_in_words(matrix: Matrix) -> str:
     """`60 hosts by 12 figures`."""
-    return f"{words.counted(len(matrix.hosts), 'host')} by {words.counted(len(matrix.figures), 'figure')}"
+    return f"{counted(len(matrix.hosts), 'host')} by {counted(len(matrix.figures), 'figure')}"
 
 
 def safe(text: object) -> str:
     """Text of records, which may be hostile."""
-    return html.escape("".join(letter if letter.isprintable() else "?" for letter in str(text)))
+    return html.escape(plain(text))
 
 
 def link(report: str, key: str, name: str) -> str:
@@ -156,7 +134,7 @@ def _tiles(matrix: Matrix) -> str:
     )
     more = len(judged.findings) - len(first)
     if more:
-        lines += f"<li><a href='#findings'>and {words.counted(more, 'more finding')}</a></li>\n"
+        lines += f"<li><a href='#findings'>and {counted(more, 'more finding')}</a></li>\n"
     lines += "".join(
         f"<li>{safe(words.mode_in_words(each, judged.alike))}</li>\n" for each in judged.modes[:MOST_FIRST]
     )
@@ -172,28 +150,6 @@ def _tiles(matrix: Matrix) -> str:
 def _who(hosts: list[str], alike: frozenset[str]) -> str:
     """A host by its name, several by their number."""
     return words.shown(hosts[0], alike) if len(hosts) == 1 else f"{len(hosts)} hosts"
-
-
-def _map(matrix: Matrix) -> str:
-    return f"""<section class="card" id="map">
-<h2>{size_in_words(matrix)}</h2>
-<div class="bar">
-<label>Host <input id="find" type="search" size="14" placeholder="name" autocomplete="off"></label>
-<label><input id="only" type="checkbox"> only hosts with outliers</label>
-<label>Order <select id="order"><option value="worst">most outliers first</option><option value="name">by name</option>
-<option value="column">by the marked figure</option></select></label>
-<span class="legend">worse <i id="scale"></i> better <span id="ends"></span></span>
-</div>
-<div class="grid" id="grid">
-<canvas id="heads" aria-hidden="true"></canvas>
-<div id="view"><canvas id="cells" tabindex="0" role="img" aria-label="Heat map of hosts by figures"></canvas>
-<canvas id="all" aria-hidden="true"></canvas></div>
-</div>
-<p class="said" id="said" aria-live="polite">&nbsp;</p>
-<p class="keys">Each row is a host; the strip on the right has all of them, and shows the worst of those that share a
-line: click it to go there. Wheel, arrows, Page Up and Down move; Enter or a click opens the host's report.</p>
-<noscript><p>The map needs JavaScript. The findings stand below.</p></noscript>
-</section>"""
 
 
 def _findings(matrix: Matrix, report: str) -> str:
