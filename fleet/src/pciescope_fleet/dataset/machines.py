@@ -1,4 +1,4 @@
-"""A machine is its id, whatever it is called: by the keys of its earlier names, the key and the name that it has now.
+"""A machine is its id, under any name: by the keys of its earlier names, the key and the name that it has now.
 
 Machines that were copied with their id have it too. Their runs take turns within hours or overlap: those stay apart.
 """
