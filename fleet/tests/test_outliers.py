@@ -1581,7 +1581,10 @@ def test_namesakes_stay_two_and_are_told_apart(tmp_path: Path, call: Call) -> No
     place = nights(tmp_path, call, {day: [("same", one), ("same", two)] for day in range(2)}, one)
     told = call("outliers", place, "-j").json()
     assert (told["hosts"], hosts_of(told)) == (12, {"same~aaaaaaaaaaaa"})
-    assert "slower: same~aaaaaaaaaaaa\n" in call("outliers", place).out
+    text = call("outliers", place).out
+    assert "slower: same~aaaaaaaaaaaa\n" in text
+    # Both live: none has replaced the other.
+    assert "in doubt" not in text
 
 
 TWO = Shape(hosts=20, figures=3, noise=0.01)

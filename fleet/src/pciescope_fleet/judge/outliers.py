@@ -14,7 +14,7 @@ from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge import causes, groups, modes, null
-from pciescope_fleet.judge.failed import failed
+from pciescope_fleet.judge.failed import SINCE, failed
 from pciescope_fleet.judge.newest import Newest, RemovedDevice, newest
 from pciescope_fleet.judge.seen import Seen
 from pciescope_fleet.judge.seen import seen as read_seen
@@ -271,9 +271,9 @@ def _with_usual(numbered: ir.Table, outliers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_newer_runs(new: Newest, outliers: pd.DataFrame) -> pd.DataFrame:
-    """Adds `newest`, the time of the host's newest run, and `replaced_by`, a machine of its name with a newer one.
+    """Adds `newest`, the time of the host's newest run, and `replaced_by`, a machine of its name with one a day newer.
 
-    Runs of the outlier's origin count: a synthetic run says nothing of hardware.
+    Two that both live run in each night. Runs of the outlier's origin count: a synthetic run says nothing of hardware.
     """
     kind = ["host", "host_key", "origin"]
     runs = new.runs.group_by(kind).agg(newest=new.runs.time.max()).execute()
@@ -281,10 +281,11 @@ def _with_newer_runs(new: Newest, outliers: pd.DataFrame) -> pd.DataFrame:
     runs = runs.assign(origin=runs["origin"].str.split()).explode("origin")
     runs = runs.groupby(kind, as_index=False)["newest"].max()
     last = runs.sort_values(["newest", "host_key"]).drop_duplicates(["host", "origin"], keep="last")
-    last = last[["host", "origin", "host_key"]].rename(columns={"host_key": "replaced_by"})
+    last = last.rename(columns={"host_key": "replaced_by", "newest": "then"})
     by_key = runs.groupby(["host_key", "origin"], as_index=False)["newest"].max()
     joined = outliers.merge(by_key, "left", on=["host_key", "origin"]).merge(last, "left", on=["host", "origin"])
-    return joined.assign(replaced_by=joined["replaced_by"].where(joined["replaced_by"] != joined["host_key"], None))
+    is_new = joined["then"] - joined["newest"] >= SINCE
+    return joined.assign(replaced_by=joined["replaced_by"].where(is_new, None)).drop(columns="then")
 
 
 def _findings(
