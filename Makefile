@@ -28,7 +28,7 @@ endif
 # and would build a third of them again for each further choice.
 TESTED = --profile tested --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test test-5.10 arm64-program arm64-test browser-test pictures parquet-test fleet-test fleet-lint fleet-bench demo lint fuzz sanitize can-sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
+.PHONY: help setup build tested test unit vm-test prove-links test-5.10 arm64-program arm64-test browser-test pictures parquet-test fleet-test fleet-lint fleet-bench demo lint fuzz sanitize can-sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -75,6 +75,11 @@ endif
 	PCIESCOPE_LAB_PACKAGES=$(abspath $(TARGET)/deb-arm64) PCIESCOPE_LAB_SHAPES=$$(ls $(abspath $(ARM64_TESTS)) 2>/dev/null) \
 		PCIESCOPE_LAB_ARCHIVE=$$(ls $(abspath $(TARGET))/dist/*-aarch64.tar.xz 2>/dev/null) \
 		$(CARGO) test $(TESTED) --test vm -- $(ONLY)
+
+prove-links: tested		## a thousand planted changes of links on each of three kernels (docs/watch.md); ten minutes
+	tools/setup lab
+	lab/build-modules
+	PROVE=1 $(CARGO) test $(TESTED) --test vm -- watch::
 
 test-5.10: tested		## the core suites on Debian 11's kernel, which is added to the lab's root folder and so to vm-test
 	tools/setup lab

@@ -176,10 +176,12 @@ fn is_port(root: &Root, bdf: Bdf) -> bool {
     pci::id(root, bdf, "class").is_ok_and(pci::is_bridge) && pci::path(root, bdf).len() % 2 == 0
 }
 
-/// Whether the kernel clears a port's Link Bandwidth Management Status by itself: its port service of that number does
-/// (include/linux/pcieport_if.h; Linux 6.13 and later have it again).
+/// Whether the kernel clears a port's Link Bandwidth Management Status by itself: a driver of the port's service of bandwidth
+/// control does (Linux 6.13 and later). Older kernels show the service, and have no driver for it.
 pub(crate) fn is_cleared_by_kernel(root: &Root, bdf: Bdf) -> bool {
-    root.names(pci::folder(bdf)).iter().any(|name| name.contains(":pcie") && name.ends_with("10"))
+    let folder = pci::folder(bdf);
+    let is_service = |name: &String| name.contains(":pcie") && name.ends_with("10");
+    root.names(&folder).iter().any(|name| is_service(name) && root.exists(folder.join(name).join("driver")))
 }
 
 /// The first function below a bridge.

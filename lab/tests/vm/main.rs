@@ -32,6 +32,7 @@ mod storm;
 mod support;
 mod surface;
 mod verify;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,10 @@ use support::harness;
 fn main() -> ExitCode {
     if support::is_arm64() {
         return on_arm64();
+    }
+    // Long ones that prove a table of docs/validation.md, alone on the machine.
+    if std::env::var_os("PROVE").is_some() {
+        return harness::run(PROOFS);
     }
     let has_5_10 = Root::find(Arch::Amd64).and_then(|root| root.release(Kernel::V5_10)).is_ok();
     let has_kasan = support::sanitize::has_kasan();
@@ -82,6 +87,9 @@ const FAILURES: &[harness::Test] = tests![
     sanitize::pcilat_survives_every_failed_allocation,
 ];
 
+/// What `make prove-links` runs.
+const PROOFS: &[harness::Test] = tests![watch::every_planted_change_is_found_on_each_kernel];
+
 /// Every test. The long ones stand first. What takes more than one seat compares rates or durations.
 const TESTS: &[harness::Test] = tests![
     counters::on_6_12,
@@ -108,6 +116,7 @@ const TESTS: &[harness::Test] = tests![
     readout_ports::the_rates_are_those_of_the_links seats 2,
     readout_ports::the_ports_have_every_byte,
     power::sleep_on_the_oldest_kernel,
+    watch::planted_changes_are_found_with_their_causes_on_6_12,
     power::sleep_on_the_newest_kernel,
     storm::a_storm_of_calls_leaves_all_modules_as_they_were,
     accounting::what_the_kernel_counted_is_what_the_devices_moved,

@@ -28,6 +28,7 @@ mod top;
 mod trees;
 mod tutorial;
 mod verify;
+mod watch;
 
 mod common;
 #[path = "../../../tui/tests/sample/mod.rs"]

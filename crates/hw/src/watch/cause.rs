@@ -16,8 +16,6 @@ pub(super) struct Pair<'e> {
     pub states: (State, State),
     /// The function below the port.
     pub below: (Option<&'e End>, Option<&'e End>),
-    /// Whether the kernel's log says that it holds this link; `None` where the log cannot be read.
-    pub is_held: Option<bool>,
 }
 
 /// Bits of a function's dword of link registers.
@@ -52,29 +50,58 @@ fn errors(pair: &Pair) -> (u64, u64) {
     (sum(Some(pair.ends.0)) + sum(pair.below.0), sum(Some(pair.ends.1)) + sum(pair.below.1))
 }
 
-/// The cause of a change of speed or width, and the evidence.
-pub(super) fn of_link(pair: &Pair) -> (Cause, Vec<String>) {
-    let (before, now) = pair.ends;
-    let said = |cause, text: String| (cause, vec![text]);
+/// What was done to a link, by registers that may change some samples before the link does.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Hint {
+    cause: Cause,
+    evidence: Vec<String>,
+    /// The speed that the link was told to have, in GT/s.
+    target: Option<f64>,
+}
+
+/// What was done between two samples; `is_held` says whether the kernel's log has it that it holds the link.
+pub(super) fn hint((before, now): (&End, &End), is_held: Option<bool>) -> Option<Hint> {
+    let of = |cause, text: String| Some(Hint { cause, evidence: vec![text], target: None });
     let is_triggered = |end: &End| end.containment.is_some_and(|status| status & bits::TRIGGERED != 0);
     if is_triggered(now) != is_triggered(before) {
         let word = if is_triggered(now) { "triggered" } else { "released" };
-        return said(Cause::Containment, format!("DPC {word}"));
+        return of(Cause::Containment, format!("DPC {word}"));
     }
     if let Some(evidence) = of_slot(before, now) {
-        return said(Cause::HotPlug, evidence);
+        return of(Cause::HotPlug, evidence);
     }
     let is_disabled = |end: &End| Some(has(end, bits::DISABLED));
     if let Some(evidence) = differs(is_disabled(before), is_disabled(now), "Link Disable") {
-        return said(Cause::Software, evidence);
+        return of(Cause::Software, evidence);
     }
-    if let Some(evidence) = differs(target(before), target(now), "Target Link Speed") {
-        return match pair.is_held {
-            _ if target(now) != Some(SPEEDS[0]) => said(Cause::Software, evidence),
-            Some(true) => (Cause::KernelHold, vec![evidence, "the kernel's log says so".to_owned()]),
-            Some(false) => said(Cause::Software, evidence),
-            None => (Cause::Unknown, vec![evidence, "the kernel's log cannot be read".to_owned()]),
-        };
+    let evidence = differs(target(before), target(now), "Target Link Speed")?;
+    let (cause, more) = match is_held {
+        _ if target(now) != Some(SPEEDS[0]) => (Cause::Software, None),
+        Some(true) => (Cause::KernelHold, Some("the kernel's log says so")),
+        Some(false) => (Cause::Software, None),
+        None => (Cause::Unknown, Some("the kernel's log cannot be read")),
+    };
+    let evidence = std::iter::once(evidence).chain(more.map(str::to_owned)).collect();
+    Some(Hint { cause, evidence, target: target(now) })
+}
+
+impl Hint {
+    /// Whether it can be why a link changed so: a link that was told its speed has it, and other hints are of links that
+    /// come or go.
+    fn explains(&self, (before, now): (State, State)) -> bool {
+        match self.target {
+            Some(target) => now.0 == target && now.1 == before.1,
+            None => (before.1 == 0) != (now.1 == 0),
+        }
+    }
+}
+
+/// The cause of a change of speed or width, and the evidence. `hint` is the last one, if it is not old.
+pub(super) fn of_link(pair: &Pair, hint: Option<Hint>) -> (Cause, Vec<String>) {
+    let (before, now) = pair.ends;
+    let said = |cause, text: String| (cause, vec![text]);
+    if let Some(hint) = hint.filter(|hint| hint.explains(pair.states)) {
+        return (hint.cause, hint.evidence);
     }
     let sleeps = |end: Option<&End>| end.is_some_and(|end| end.is_asleep);
     let ((_, lanes_before), (_, lanes)) = pair.states;

@@ -259,6 +259,12 @@ fn held_by(message: &str) -> Option<Bdf> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use rustix::fs::inotify;
+
     use super::*;
 
     #[test]
@@ -267,5 +273,92 @@ mod tests {
             "4,711,12345,-;pci 0000:02:00.0: broken device, retraining non-functional downstream link at 2.5GT/s\n";
         assert_eq!(held_by(text), "0000:02:00.0".parse().ok());
         assert_eq!(held_by("4,711,12345,-;pci 0000:02:00.0: enabling device (0000 -> 0002)"), None);
+    }
+
+    const PORT: &str = "0000:00:01.0";
+    const CARD: &str = "0000:01:00.0";
+
+    /// Writes a file of a function in a tree.
+    fn put(root: &Path, bdf: &str, file: &str, content: impl AsRef<[u8]>) {
+        let path = root.join("sys/bus/pci/devices").join(bdf).join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// A port at 16 GT/s x4 with its capability at 0x40, and a disk below it.
+    fn tree() -> tempfile::TempDir {
+        let tree = tempfile::tempdir().unwrap();
+        let root = tree.path();
+        for (bdf, place, class) in
+            [(PORT, "pci0000:00/0000:00:01.0", "0x060400"), (CARD, "pci0000:00/0000:00:01.0/0000:01:00.0", "0x010802")]
+        {
+            fs::create_dir_all(root.join("sys/devices").join(place)).unwrap();
+            fs::create_dir_all(root.join("sys/bus/pci/devices")).unwrap();
+            symlink(Path::new("../../../devices").join(place), root.join("sys/bus/pci/devices").join(bdf)).unwrap();
+            for (file, text) in [("vendor", "0x8086"), ("device", "0x1234"), ("class", class), ("power_state", "D0")] {
+                put(root, bdf, file, text);
+            }
+            put(root, bdf, "power/runtime_status", "active");
+            for word in ["current", "max"] {
+                put(root, bdf, &format!("{word}_link_speed"), "16.0 GT/s PCIe");
+                put(root, bdf, &format!("{word}_link_width"), "4");
+            }
+            let mut config = [0; 256];
+            (config[0x06], config[0x34], config[0x40]) = (0x10, 0x40, 0x10);
+            // A root port with a slot, or an endpoint; version 2.
+            config[0x42..0x44].copy_from_slice(&(if bdf == PORT { 0x0142u16 } else { 2 }).to_le_bytes());
+            config[0x52..0x54].copy_from_slice(&0x4044u16.to_le_bytes());
+            config[0x70] = 4;
+            put(root, bdf, "config", config);
+        }
+        tree
+    }
+
+    #[test]
+    fn registers_of_a_port_and_its_card_take_four_reads() {
+        let tree = tree();
+        let mut machine = Machine::new(&Root::at(tree.path()), &[]);
+        let sample = machine.sample();
+        let port = &sample.functions[&PORT.parse().unwrap()];
+        assert!(
+            port.fixed.leads_down && port.fixed.has_link && !sample.functions[&CARD.parse().unwrap()].fixed.has_link
+        );
+        assert_eq!((port.link, port.link_2, port.slot), (Some(0x4044_0000), Some(4), Some(0)));
+        assert_eq!((sample.reads, port.shown), (4, None));
+        // Without root the file ends after 64 bytes: sysfs has speed and width.
+        for bdf in [PORT, CARD] {
+            put(tree.path(), bdf, "config", [0; 64]);
+        }
+        let sample = Machine::new(&Root::at(tree.path()), &[]).sample();
+        let port = &sample.functions[&PORT.parse().unwrap()];
+        assert_eq!((port.link, port.shown, sample.reads), (None, Some((16.0, 4)), 0));
+    }
+
+    #[test]
+    fn nothing_of_a_function_that_sleeps_is_opened() {
+        let tree = tree();
+        let watched = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        for file in ["config", "current_link_speed", "current_link_width", "max_link_speed", "max_link_width"] {
+            let path = tree.path().join("sys/bus/pci/devices").join(CARD).join(file);
+            inotify::add_watch(&watched, path, inotify::WatchFlags::OPEN).unwrap();
+        }
+        let opened = || rustix::io::read(&watched, &mut [0; 4096]).unwrap_or(0) > 0;
+        let sample = || {
+            let mut machine = Machine::new(&Root::at(tree.path()), &[]);
+            machine.sample();
+            machine.sample().functions[&CARD.parse().unwrap()].is_asleep
+        };
+        // By its own state, by one that changes, by D3cold, and by that of the port above.
+        for (bdf, file, asleep, awake) in [
+            (CARD, "power/runtime_status", "suspended", "active"),
+            (CARD, "power/runtime_status", "resuming", "active"),
+            (CARD, "power_state", "D3cold", "D0"),
+            (PORT, "power/runtime_status", "suspended", "active"),
+        ] {
+            put(tree.path(), bdf, file, asleep);
+            assert!(sample() && !opened(), "{bdf} {file} {asleep}: it was opened");
+            put(tree.path(), bdf, file, awake);
+            assert!(!sample() && opened(), "{bdf} {file} {awake}: it was not opened");
+        }
     }
 }

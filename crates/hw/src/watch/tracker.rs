@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pciescope_core::Bdf;
 use pciescope_core::change::{Cause, Change, Source, Subject};
 
-use super::cause::{self, Pair, State, rate};
+use super::cause::{self, Hint, Pair, State, rate};
 use super::{End, Fixed, Moment, Sample, bits};
 use crate::link::SPEEDS;
 
@@ -62,6 +62,8 @@ pub struct Tracker {
     links: BTreeMap<Bdf, Track>,
     /// When each state began, in nanoseconds since the first sample.
     since: BTreeMap<(Bdf, Subject), u64>,
+    /// When the kernel's log last said of a function that it holds its link.
+    held: BTreeMap<Bdf, u64>,
     /// Dwords of configuration space that were read.
     pub reads: u64,
 }
@@ -76,8 +78,14 @@ struct Track {
     /// Errors of both ends at the last change, and at the last sample.
     errors: [Option<u64>; 2],
     counts: [Option<u64>; 2],
+    /// What was done to it last, and when.
+    hint: Option<(u64, Hint)>,
     was_blind: bool,
 }
+
+/// So long a hint stands for a change of the link, in nanoseconds: the longest time that a device has to be ready again after
+/// its link was down is a second (6.6.1), and a sample may be late.
+const HINT_NS: u64 = 5_000_000_000;
 
 /// A clock that goes on differs from one that stands still by more than this when the machine slept, in nanoseconds.
 const SLEPT_NS: u64 = 100_000_000;
@@ -116,9 +124,11 @@ impl Tracker {
                 self.function(bdf, &old, now_ns, &mut seen);
             }
         }
-        let held = sample.held;
+        let has_log = sample.held.is_some();
+        self.held.extend(sample.held.into_iter().flatten().map(|bdf| (bdf, now_ns)));
+        self.held.retain(|_, at| now_ns - *at <= HINT_NS);
         for bdf in self.ends.keys().copied().collect::<Vec<_>>() {
-            self.link(bdf, &old, held.as_deref(), (now_ns, now_ns - before_ns.min(now_ns), is_gap), &mut seen);
+            self.link(bdf, &old, has_log, (now_ns, now_ns - before_ns.min(now_ns), is_gap), &mut seen);
         }
         seen
     }
@@ -200,7 +210,7 @@ impl Tracker {
         &mut self,
         bdf: Bdf,
         old: &BTreeMap<Bdf, End>,
-        held: Option<&[Bdf]>,
+        has_log: bool,
         (now_ns, step_ns, is_gap): (u64, u64, bool),
         seen: &mut Vec<Seen>,
     ) {
@@ -223,6 +233,7 @@ impl Tracker {
                 is_loss: false,
                 errors: counts,
                 counts,
+                hint: None,
                 was_blind: false,
             };
             let change = Change {
@@ -269,12 +280,14 @@ impl Tracker {
             total.blind_by = Some(why);
             track.was_blind = true;
         }
+        let is_named = |bdf: &Bdf| self.held.contains_key(bdf);
+        let is_held = has_log.then(|| is_named(&bdf) || below.is_some_and(|below| is_named(&below.fixed.bdf())));
+        track.hint = cause::hint((before, now), is_held)
+            .map(|hint| (now_ns, hint))
+            .or(track.hint.take().filter(|(at, _)| now_ns - at <= HINT_NS));
         let (Some(was), Some(state)) = (track.state, state) else { return };
         let below_before = Self::below(old, bdf).filter(|_| now.fixed.leads_down);
-        let is_held = held.map(|held| {
-            held.iter().any(|named| *named == bdf || below.is_some_and(|below| below.fixed.bdf() == *named))
-        });
-        let pair = Pair { ends: (before, now), states: (was, state), below: (below_before, below), is_held };
+        let pair = Pair { ends: (before, now), states: (was, state), below: (below_before, below) };
         let is_between = was == state
             && !is_gap
             && [bits::MANAGED, bits::AUTONOMOUS].into_iter().any(|bit| cause::is_new(pair.ends, bit));
@@ -284,7 +297,7 @@ impl Tracker {
         let (cause, mut evidence) = match is_between {
             true => cause::between(&pair),
             false if is_gap => (Cause::Unknown, vec!["the machine slept in between".to_owned()]),
-            false => cause::of_link(&pair),
+            false => cause::of_link(&pair, track.hint.take().map(|(_, hint)| hint)),
         };
         total.changes += 1;
         if is_between {
@@ -409,4 +422,211 @@ fn errors(end: &End) -> Option<String> {
     let words: Vec<String> =
         counts.filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
     Some(if words.is_empty() { "none".to_owned() } else { words.join(", ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use pciescope_core::Function;
+
+    use super::*;
+
+    const PORT: Bdf = Bdf { domain: 0, bus: 0, device: 1, function: 0 };
+    const CARD: Bdf = Bdf { bus: 1, device: 0, ..PORT };
+    const SECOND: u64 = 1_000_000_000;
+
+    fn status(code: u32, width: u32) -> u32 {
+        (code | width << 4) << 16
+    }
+
+    /// A port at 16 GT/s x4 with a card.
+    fn ends(class: u32) -> (End, End) {
+        let function = |bdf, class, path| Function { bdf: Some(bdf), class, path, ..Function::default() };
+        let port = Fixed {
+            inode: 1,
+            function: function(PORT, 0x0604_00, Vec::new()),
+            leads_down: true,
+            has_link: true,
+            most: Some((16.0, 4)),
+            ..Fixed::default()
+        };
+        let card = Fixed { inode: 2, function: function(CARD, class, vec![PORT]), ..Fixed::default() };
+        let port = End {
+            fixed: Arc::new(port),
+            link: Some(status(4, 4)),
+            slot: Some(bits::CARD),
+            link_2: Some(4),
+            containment: Some(0),
+            errors: Some([0; 3]),
+            power: Some("D0".to_owned()),
+            ..End::default()
+        };
+        let card = End { fixed: Arc::new(card), link: Some(status(4, 4)), errors: Some([0; 3]), ..End::default() };
+        (port, card)
+    }
+
+    fn sample(seconds: u64, port: &End, card: Option<&End>) -> Sample {
+        let at = Moment { monotonic_ns: (seconds + 1) * SECOND, boot_ns: (seconds + 1) * SECOND };
+        let functions = [(PORT, Some(port)), (CARD, card)];
+        let functions = functions.into_iter().filter_map(|(bdf, end)| Some((bdf, end?.clone()))).collect();
+        Sample { at, functions, held: Some(Vec::new()), reads: 5 }
+    }
+
+    /// The link's changes after some samples, a second apart.
+    fn changes(samples: Vec<Sample>) -> Vec<(String, Cause)> {
+        let mut tracker = Tracker::default();
+        let all = samples.into_iter().flat_map(|sample| tracker.next(sample)).map(|seen| seen.change);
+        let links = all.filter(|change| change.of == Subject::Link && !change.is_start());
+        links.map(|change| (change.to, change.cause.unwrap())).collect()
+    }
+
+    type Doing = fn(&mut End, &mut End);
+
+    #[test]
+    fn each_cause_is_told_by_what_hardware_and_kernel_leave() {
+        let nvme = 0x01_08_02;
+        let gpu = 0x03_00_00;
+        let cases: [(&str, u32, Doing, &str, Cause); 11] = [
+            ("LBMS", nvme, |port, _| port.link = Some(status(3, 4) | bits::MANAGED), "8 GT/s x4", Cause::Reliability),
+            ("lanes", nvme, |port, _| port.link = Some(status(4, 1) | bits::MANAGED), "16 GT/s x1", Cause::Reliability),
+            (
+                "LABS",
+                nvme,
+                |port, _| port.link = Some(status(1, 4) | bits::AUTONOMOUS),
+                "2.5 GT/s x4",
+                Cause::Autonomous,
+            ),
+            (
+                "both",
+                nvme,
+                |port, _| port.link = Some(status(3, 4) | bits::MANAGED | bits::AUTONOMOUS),
+                "8 GT/s x4",
+                Cause::Unknown,
+            ),
+            ("nothing", nvme, |port, _| port.link = Some(status(3, 4)), "8 GT/s x4", Cause::Unknown),
+            (
+                "target",
+                nvme,
+                |port, _| {
+                    port.link_2 = Some(2);
+                    port.link = Some(status(2, 4) | bits::MANAGED);
+                },
+                "5 GT/s x4",
+                Cause::Software,
+            ),
+            ("disable", nvme, |port, _| port.link = Some(status(4, 4) | bits::DISABLED), "no link", Cause::Software),
+            (
+                "DPC",
+                nvme,
+                |port, _| {
+                    port.containment = Some(1);
+                    port.link = Some(0);
+                },
+                "no link",
+                Cause::Containment,
+            ),
+            (
+                "card",
+                nvme,
+                |port, _| {
+                    port.slot = Some(0);
+                    port.link = Some(0);
+                },
+                "no link",
+                Cause::HotPlug,
+            ),
+            (
+                "idle GPU",
+                gpu,
+                |port, _| port.link = Some(status(1, 4) | bits::MANAGED),
+                "2.5 GT/s x4",
+                Cause::PowerSaving,
+            ),
+            (
+                "GPU with errors",
+                gpu,
+                |port, card| {
+                    port.link = Some(status(1, 4) | bits::MANAGED);
+                    card.errors = Some([7, 0, 0]);
+                },
+                "2.5 GT/s x4",
+                Cause::Reliability,
+            ),
+        ];
+        for (name, class, happens, to, cause) in cases {
+            let (port, card) = ends(class);
+            let (mut after, mut card_after) = (port.clone(), card.clone());
+            happens(&mut after, &mut card_after);
+            let seen = changes(vec![sample(0, &port, Some(&card)), sample(1, &after, Some(&card_after))]);
+            assert_eq!(seen, [(to.to_owned(), cause)], "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_done_may_come_some_samples_before_the_link_changes() {
+        let (port, card) = ends(0x01_08_02);
+        let told = End { link_2: Some(1), ..port.clone() };
+        let slow = End { link: Some(status(1, 4)), ..told.clone() };
+        let narrow = End { link: Some(status(1, 2) | bits::MANAGED), ..told.clone() };
+        let at = |seconds, port| sample(seconds, port, Some(&card));
+        let software = [("2.5 GT/s x4".to_owned(), Cause::Software)];
+        assert_eq!(changes(vec![at(0, &port), at(1, &told), at(3, &slow)]), software);
+        // Too long before, and another change than was told.
+        assert_eq!(changes(vec![at(0, &port), at(1, &told), at(9, &slow)])[0].1, Cause::Unknown);
+        assert_eq!(changes(vec![at(0, &port), at(1, &told), at(3, &narrow)])[0].1, Cause::Reliability);
+        // The kernel's hold, as its log has it.
+        let held = Sample { held: Some(vec![CARD]), ..at(1, &told) };
+        assert_eq!(changes(vec![at(0, &port), held, at(2, &slow)])[0].1, Cause::KernelHold);
+        let blind = |sample| Sample { held: None, ..sample };
+        assert_eq!(changes(vec![at(0, &port), blind(at(1, &told)), blind(at(2, &slow))])[0].1, Cause::Unknown);
+    }
+
+    #[test]
+    fn a_change_that_came_back_is_seen_where_the_bits_were_clear() {
+        let (port, card) = ends(0x01_08_02);
+        let marked = End { link: Some(status(4, 4) | bits::MANAGED), ..port.clone() };
+        let mut tracker = Tracker::default();
+        tracker.next(sample(0, &port, Some(&card)));
+        let seen = tracker.next(sample(1, &marked, Some(&card)));
+        assert!(seen.len() == 1 && seen[0].change.is_between(), "{seen:?}");
+        // From now on such a change leaves no trace, and the output says so.
+        assert!(tracker.next(sample(4, &marked, Some(&card))).is_empty());
+        let total = tracker.totals().next().unwrap();
+        assert_eq!((total.changes, total.blind_ns, total.watched_ns), (1, 3 * SECOND, 4 * SECOND));
+    }
+
+    #[test]
+    fn nothing_is_invented_over_a_sleep_of_the_machine_or_of_a_device() {
+        let (port, card) = ends(0x01_08_02);
+        let mut tracker = Tracker::default();
+        tracker.next(sample(0, &port, Some(&card)));
+        let marked = End { link: Some(status(4, 4) | bits::MANAGED), ..port.clone() };
+        let mut later = sample(1, &marked, Some(&card));
+        later.at.boot_ns += 3600 * SECOND;
+        let seen = tracker.next(later.clone());
+        assert_eq!(seen.iter().map(|seen| seen.change.of).collect::<Vec<_>>(), [Subject::Gap], "{seen:?}");
+        // A device that sleeps shows no register: its state stays as it was last seen.
+        let asleep = End { is_asleep: true, link: None, power: Some("D3cold".to_owned()), ..card.clone() };
+        let mut next = sample(2, &marked, Some(&asleep));
+        next.at.boot_ns += 3600 * SECOND;
+        let seen = tracker.next(next);
+        assert!(seen.iter().all(|seen| seen.change.of == Subject::Power), "{seen:?}");
+    }
+
+    #[test]
+    fn a_counter_that_falls_is_named() {
+        let (port, card) = ends(0x01_08_02);
+        let more = End { errors: Some([5, 0, 1]), ..card.clone() };
+        let fewer = End { errors: Some([1, 0, 1]), ..card.clone() };
+        let mut tracker = Tracker::default();
+        let all = [&card, &more, &fewer].into_iter().enumerate();
+        let seen: Vec<Change> = all
+            .flat_map(|(second, card)| tracker.next(sample(second as u64, &port, Some(card))))
+            .map(|seen| seen.change)
+            .filter(|change| change.of == Subject::Errors)
+            .collect();
+        assert_eq!(seen[0].to, "5 correctable, 1 fatal");
+        assert!(seen[0].evidence.is_empty() && seen[1].evidence[0].contains("fell"), "{seen:?}");
+        // Only what came more is counted.
+        assert_eq!(tracker.totals().next().unwrap().errors, 6);
+    }
 }

@@ -1,0 +1,265 @@
+//! `watch` on links that change as the device's side says: what was planted is found, with its cause, and nothing else is.
+//! docs/watch.md.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use pciescope_core::change::{Cause, Subject};
+use pciescope_core::{Change, Record};
+use pciescope_lab::device::CounterBoard;
+use pciescope_lab::device::traffic::Traffic;
+use pciescope_lab::vm::{Attachment, GuestDevice, Kernel, Vm, seed_machine};
+
+use crate::say;
+use crate::support::guest::Guest;
+use crate::support::{Endpoint, PATIENCE, program, records};
+
+/// Time between samples, and how long a state lasts at least: more than two of them, on a busy host too.
+const INTERVAL: &str = "250ms";
+const HOLD: Duration = Duration::from_millis(1100);
+/// Links that have a device below; the others are empty.
+const CARDS: [&str; 4] = ["0000:10:03.0", "0000:30:01.0", "0000:80:02.0", "0000:b0:00.0"];
+
+/// Bits of the dword of Link Control and Link Status (PCIe 6.0, 7.5.3.7 and 7.5.3.8).
+const LINK: u32 = 0xc3ff_0003;
+const LBMS: u32 = 0x4000_0000;
+const LABS: u32 = 0x8000_0000;
+/// Presence Detect State and Attention Indicator of the slot's (7.5.3.10, 7.5.3.11).
+const CARD: u32 = 0x0040_0000;
+const SLOT: u32 = 0x0040_04c0;
+
+/// How a link's registers are.
+#[derive(Clone, Copy, PartialEq)]
+struct Registers {
+    code: u32,
+    width: u32,
+    target: u32,
+    bits: u32,
+    slot: u32,
+}
+
+const SPEEDS: [&str; 6] = ["", "2.5", "5", "8", "16", "32"];
+
+impl Registers {
+    fn words(&self) -> String {
+        match self.width {
+            0 => "no link".to_owned(),
+            width => format!("{} GT/s x{width}", SPEEDS[self.code as usize]),
+        }
+    }
+
+    /// Shows them at a port, those that are done first by software and people first.
+    fn show(&self, board: &Endpoint, port: &str) {
+        board.tell(&format!("port {port} express 0x30 {} 0xf", self.target));
+        board.tell(&format!("port {port} express 0x18 {} {SLOT}", self.slot));
+        let link = (self.code | self.width << 4) << 16 | self.bits;
+        board.tell(&format!("port {port} express 0x10 {link} {LINK}"));
+    }
+}
+
+/// A change that was planted: what, to what, and why.
+type Planted = (Subject, String, Cause);
+
+/// What is done to a link by turns; each begins with clear bits.
+const KINDS: [&str; 8] = ["lbms", "labs", "target", "lanes", "silent", "between", "aspm", "unplug"];
+
+/// The next state of a link and the changes that it is.
+fn next(kind: &str, now: Registers, random: &mut impl FnMut(u32) -> u32) -> (Registers, Vec<Planted>) {
+    // Never the lowest speed: an empty port shows it.
+    let lower = if now.code > 3 { now.code - 1 } else { 5 };
+    let is_better = lower > now.code;
+    let link = |to: Registers, cause| (to, vec![(Subject::Link, to.words(), cause)]);
+    match kind {
+        "lbms" => {
+            let cause = if is_better { Cause::Software } else { Cause::Reliability };
+            link(Registers { code: lower, bits: LBMS, ..now }, cause)
+        }
+        "lanes" => {
+            let width = if now.width > 1 { now.width / 2 } else { 4 };
+            let cause = if width > now.width { Cause::Software } else { Cause::Reliability };
+            link(Registers { width, bits: LBMS, ..now }, cause)
+        }
+        "labs" => link(Registers { code: lower, bits: LABS, ..now }, Cause::Autonomous),
+        "target" => {
+            let code = 3 + (now.target - 3 + 1 + random(2)) % 3;
+            let to = Registers { code, target: code, bits: LBMS, ..now };
+            // A target that is what runs already retrains nothing.
+            if code == now.code { (now, Vec::new()) } else { link(to, Cause::Software) }
+        }
+        "silent" => link(Registers { code: lower, ..now }, Cause::Unknown),
+        "between" => (Registers { bits: LBMS, ..now }, vec![(Subject::Link, now.words(), Cause::Unknown)]),
+        "aspm" => {
+            let bits = 1 + random(3);
+            let word = ["", "L0s", "L1", "L0s L1"][bits as usize];
+            (Registers { bits, ..now }, vec![(Subject::Aspm, word.to_owned(), Cause::Software)])
+        }
+        "unplug" => {
+            let to = Registers { width: 0, code: 0, slot: 0, ..now };
+            let slot = (Subject::Slot, "empty".to_owned(), Cause::HotPlug);
+            (to, vec![slot, (Subject::Link, to.words(), Cause::HotPlug)])
+        }
+        other => unreachable!("{other}"),
+    }
+}
+
+/// Plants changes at all ports for so many rounds, and gives what was planted, by port.
+fn plant(board: &Endpoint, ports: &[String], rounds: usize, seed: u64) -> BTreeMap<String, Vec<Planted>> {
+    let mut state = seed;
+    let mut random = move |below: u32| {
+        // Knuth's MMIX generator.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32 % below
+    };
+    let mut links: BTreeMap<&str, Registers> = ports.iter().map(|port| (port.as_str(), at_start())).collect();
+    let mut planted: BTreeMap<String, Vec<Planted>> = BTreeMap::new();
+    for round in 0..rounds {
+        for (number, port) in ports.iter().enumerate() {
+            let now = links[port.as_str()];
+            let kind = KINDS[(number + round + random(3) as usize) % KINDS.len()];
+            let (to, changes) = next(kind, now, &mut random);
+            to.show(board, port);
+            links.insert(port, to);
+            planted.entry(port.clone()).or_default().extend(changes);
+        }
+        std::thread::sleep(HOLD);
+        // Somebody clears the bits, sets ASPM off and puts the card back.
+        for port in ports {
+            let now = links[port.as_str()];
+            let mut to = Registers { bits: 0, ..now };
+            let changes = planted.entry(port.clone()).or_default();
+            if now.bits & 3 != 0 {
+                changes.push((Subject::Aspm, "off".to_owned(), Cause::Software));
+            }
+            if now.width == 0 {
+                to = Registers { target: now.target, ..at_start() };
+                changes.push((Subject::Slot, "card".to_owned(), Cause::HotPlug));
+                changes.push((Subject::Link, to.words(), Cause::HotPlug));
+            }
+            to.show(board, port);
+            links.insert(port, to);
+        }
+        std::thread::sleep(HOLD);
+    }
+    planted
+}
+
+fn at_start() -> Registers {
+    Registers { code: 5, width: 4, target: 5, bits: 0, slot: CARD }
+}
+
+/// What was found at a port, in the order of time; of one sample in that of the subjects.
+fn found(records: &[Record], port: &str) -> Vec<(Planted, Change, u64)> {
+    let own = records.iter().filter(|one| one.device.as_ref().and_then(|device| device.bdf) == port.parse().ok());
+    let changes = own.filter_map(|one| Some((one.change.clone()?, one.interval?.end_ns)));
+    let of = [Subject::Link, Subject::Aspm, Subject::Slot, Subject::Containment];
+    let changes = changes.filter(|(change, _)| !change.is_start() && of.contains(&change.of));
+    changes.map(|(change, at)| ((change.of, change.to.clone(), change.cause.unwrap()), change, at)).collect()
+}
+
+fn machine(kernel: Kernel) -> (Guest, Endpoint, Vec<String>) {
+    let board = Endpoint::serve(CounterBoard::seed_machine(Traffic::new()), "board");
+    let mut builder = Vm::builder()
+        .kernel(kernel)
+        .seed_machine()
+        .served("board", &board.served, Attachment::RootBus)
+        .module("pciescope_lab")
+        .program(&program());
+    for (number, port) in CARDS.iter().enumerate() {
+        builder = builder.device(&format!("edu{number}"), GuestDevice::Edu, Attachment::Port(port.parse().unwrap()));
+    }
+    let vm = Guest::boot(builder);
+    let ports: Vec<String> = seed_machine().iter().map(|port| port.address.to_string()).collect();
+    for port in &ports {
+        at_start().show(&board, port);
+    }
+    (vm, board, ports)
+}
+
+/// Watches while something is done, and gives the records.
+fn watch(vm: &Guest, args: &str, meanwhile: impl FnOnce()) -> Vec<Record> {
+    vm.must("rm -f /tmp/watch.jsonl");
+    let running = vm.start(&format!("exec pciescope watch -I {INTERVAL} {args} -j >/tmp/watch.jsonl"));
+    vm.wait_until("the first sample", "grep -q '\"config_reads\\|\"of\":\"link\"' /tmp/watch.jsonl");
+    meanwhile();
+    running.signal("INT").unwrap_or_else(|err| panic!("the lab failed: {err}"));
+    let output = running.wait_within(PATIENCE).unwrap_or_else(|err| panic!("it does not end: {err}"));
+    assert_eq!(output.status, 130, "{}", output.stderr);
+    records::parse(&vm.read("/tmp/watch.jsonl"))
+}
+
+pub fn planted_changes_are_found_with_their_causes_on_6_12() {
+    every_change_is_found(Kernel::V6_12, 6, 12);
+}
+
+/// The whole table, alone on the machine: `make prove-links`.
+pub fn every_planted_change_is_found_on_each_kernel() {
+    for (kernel, seed) in [(Kernel::V6_1, 1), (Kernel::V6_12, 2), (Kernel::Newest, 3)] {
+        every_change_is_found(kernel, 40, seed);
+    }
+}
+
+fn every_change_is_found(kernel: Kernel, rounds: usize, seed: u64) {
+    let (vm, board, ports) = machine(kernel);
+    let mut planted = BTreeMap::new();
+    let records = watch(&vm, "", || planted = plant(&board, &ports, rounds, seed));
+    let (mut right, mut wrong, mut named) = (0, Vec::new(), 0);
+    for port in &ports {
+        let seen: Vec<Planted> = found(&records, port).into_iter().map(|(planted, ..)| planted).collect();
+        let expected = planted.get(port).cloned().unwrap_or_default();
+        // Every change is found, in its order, and none is invented.
+        let without_causes =
+            |all: &[Planted]| -> Vec<(Subject, String)> { all.iter().map(|(of, to, _)| (*of, to.clone())).collect() };
+        assert_eq!(without_causes(&seen), without_causes(&expected), "{port}");
+        for (got, want) in seen.iter().zip(&expected) {
+            named += usize::from(want.2 != Cause::Unknown);
+            if got.2 == want.2 {
+                right += 1;
+            } else {
+                wrong.push(format!("{port}: {got:?} instead of {:?}", want.2));
+            }
+        }
+    }
+    say!("{right} of {} changes have their cause, {named} of them can have one", right + wrong.len());
+    // A sample may fall between two registers: a hundredth, and at least one, as by chance in so few.
+    assert!(wrong.len() <= 1 + right / 100, "{wrong:#?}");
+    assert!(right > rounds * ports.len() / 2, "only {right} changes were planted");
+    costs(&records);
+    nothing_is_woken_or_written(&vm, &board, &ports);
+    vm.check_log();
+}
+
+/// At most 5 configuration reads for a port and second, at four samples a second.
+fn costs(records: &[Record]) {
+    let totals: Vec<&Record> = records.iter().filter(|one| one.metrics.contains_key("changes")).collect();
+    let reads = totals[0].metrics["config_reads_per_s"].value;
+    assert!(reads > 0.0 && reads / 4.0 <= 5.0 * totals.len() as f64, "{reads} reads a second, {} links", totals.len());
+}
+
+/// A watch clears no bit, and wakes no device.
+fn nothing_is_woken_or_written(vm: &Guest, board: &Endpoint, ports: &[String]) {
+    let port = CARDS[0];
+    assert!(ports.iter().any(|one| one == port));
+    board.tell(&format!("port {port} express 0x10 {LBMS} {LBMS}"));
+    let status = || vm.must(&format!("setpci -s {port} CAP_EXP+12.w"));
+    let (before, device) = (status(), vm.address("edu0"));
+    // No driver: the kernel suspends it when it may.
+    vm.must(&format!("echo auto >/sys/bus/pci/devices/{device}/power/control"));
+    vm.wait_until(
+        "the device sleeps",
+        &format!("grep -q suspended /sys/bus/pci/devices/{device}/power/runtime_status"),
+    );
+    let active = || vm.must(&format!("cat /sys/bus/pci/devices/{device}/power/runtime_active_time"));
+    let was_active = active();
+    let records = watch(vm, "", || std::thread::sleep(Duration::from_secs(5)));
+    assert_eq!(active(), was_active, "a watch woke {device}");
+    assert_eq!(status(), before, "a watch cleared a bit");
+    let asleep = records.iter().filter_map(|one| one.metrics.get("asleep_ns")).any(|metric| metric.value > 0.0);
+    assert!(asleep, "nobody says that a function sleeps");
+    let is_start = |one: &Record| one.change.as_ref().is_none_or(Change::is_start);
+    assert!(records.iter().all(is_start), "{:#?}", records.iter().find(|one| !is_start(one)));
+    // It says for which link a change could have been missed, and why.
+    let missed: Vec<_> =
+        records.iter().flat_map(|one| &one.warnings).filter(|one| one.code == "changes-missed").collect();
+    assert!(missed.iter().any(|one| one.text.contains("set already")), "{missed:?}");
+    vm.must(&format!("echo on >/sys/bus/pci/devices/{device}/power/control"));
+}
