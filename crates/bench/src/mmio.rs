@@ -4,7 +4,7 @@ use pciescope_core::warning;
 use std::collections::BTreeMap;
 
 use pciescope_core::outcome::LATENCY;
-use pciescope_core::record::{Failure, Metric, Target, Warning};
+use pciescope_core::record::{BarOffset, Failure, Metric, Target, Warning};
 use pciescope_core::{MmioPlan, MmioTest, Order, Outcome, PathPlan};
 use pciescope_hw::floor;
 use pciescope_hw::probe::{Probe, Sampled, Slice, Watch};
@@ -113,7 +113,7 @@ fn check_target(
     }
     let first = probe.read(plan.bar, plan.offset, plan.width)?;
     let second = probe.read(plan.bar, plan.offset, plan.width)?;
-    let place = format!("{}: BAR{}+{:#x}", plan.bdf, plan.bar, plan.offset);
+    let place = format!("{}: {}", plan.bdf, BarOffset { bar: plan.bar, offset: plan.offset });
     let mut check = TargetCheck { reads: 2, ..TargetCheck::default() };
     let ones = all_ones(plan.width);
     // A run that writes all-ones may leave them for the next one.

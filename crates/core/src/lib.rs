@@ -49,7 +49,7 @@ pub use live::Live;
 pub use outcome::Outcome;
 pub use plan::{IrqPlan, IrqSource, MmioPlan, MmioTest, Order, PathPlan, Plan, StatPlan, WatchPlan};
 pub use readout::{Access, Acquisition, HotSpot, ReadoutPlan, Stream, WaitMode, Work};
-pub use record::{Below, Failure, Instance, Interval, Method, Metric, Record, Target, Warning};
+pub use record::{BarOffset, Below, Failure, Instance, Interval, Method, Metric, Record, Target, Warning};
 pub use recording::Recording;
 pub use sink::Sink;
 pub use topology::{Bar, Cpu, Device, DeviceErrors, Function, Link, LinkState, Location, PathLink};

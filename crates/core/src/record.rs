@@ -1,6 +1,7 @@
 //! The product: one record is one JSON line. docs/record.md describes every field.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -118,6 +119,28 @@ pub struct Target {
     pub hop_bdf: Option<Bdf>,
     /// What is read, in words ("STATUS, read only").
     pub name: Option<String>,
+}
+
+impl Target {
+    /// Where in a BAR it is; `None` where that is not known.
+    pub fn in_bar(&self) -> Option<BarOffset> {
+        Some(BarOffset { bar: self.bar?, offset: self.offset? })
+    }
+}
+
+/// A place in a BAR, in every text `BAR0+0x10`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BarOffset {
+    /// BAR number.
+    pub bar: u8,
+    /// Offset in bytes.
+    pub offset: u64,
+}
+
+impl fmt::Display for BarOffset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BAR{}+{:#x}", self.bar, self.offset)
+    }
 }
 
 /// The [`Instance::source`] of what the kernel itself counted of a PCI function. Its bytes are a lower bound.

@@ -3,7 +3,7 @@
 //! Reading an arbitrary register can clear an interrupt cause, pop a FIFO or wait for a completion that never
 //! comes, so an unknown device has no default: the user must name an offset and accept the side effects.
 
-use pciescope_core::Function;
+use pciescope_core::{BarOffset, Function};
 use serde::Serialize;
 
 /// How a table entry finds its devices.
@@ -41,6 +41,13 @@ pub struct SafeRegister {
     pub source: &'static str,
     /// Whether the entry was checked against its source. An unchecked entry is only proposed, never used.
     pub verified: bool,
+}
+
+impl SafeRegister {
+    /// Where it is.
+    pub fn in_bar(&self) -> BarOffset {
+        BarOffset { bar: self.bar, offset: self.offset }
+    }
 }
 
 impl SafeRegister {

@@ -149,9 +149,8 @@ impl Model {
         };
         let probe = &mut self.probes[place];
         if let Some(target) = &record.target {
-            let place = target.bar.map(|bar| format!("BAR{bar}+{:#x} ", target.offset.unwrap_or(0)));
-            probe.target =
-                format!("{}{}", place.unwrap_or_default(), target.name.as_deref().unwrap_or("")).trim().into();
+            let place = target.in_bar().map(|place| format!("{place} ")).unwrap_or_default();
+            probe.target = format!("{place}{}", target.name.as_deref().unwrap_or("")).trim().into();
         }
         if let Some(method) = &record.method {
             probe.backend.clone_from(&method.backend);

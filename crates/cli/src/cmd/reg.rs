@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use pciescope_core::Bdf;
+use pciescope_core::{BarOffset, Bdf};
 use pciescope_hw::probe::Probe;
 use pciescope_hw::probe::open::Need;
 
@@ -103,7 +103,7 @@ fn read(place: &Register, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let value = accessed(place, ctx, |probe| probe.read(bar, offset, place.width))?;
     writeln!(io::stdout(), "{value:#0digits$x}", digits = 2 + 2 * usize::from(place.width))?;
     if value == ones(place.width) {
-        ctx.note(&format!("BAR{bar}+{offset:#x} is all-ones: its value, or a device that does not answer"));
+        ctx.note(&format!("{} is all-ones: its value, or a device that does not answer", BarOffset { bar, offset }));
     }
     Ok(ExitCode::SUCCESS)
 }

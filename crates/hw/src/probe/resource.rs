@@ -78,10 +78,8 @@ impl Beside {
         let is_within =
             (access.bar, access.offset) == (register.bar, register.offset) && access.width <= register.width;
         (access.is_write || !is_within).then(|| {
-            format!(
-                "the driver {driver} holds the BARs: beside it only {} may be read, at BAR{}+{:#x}",
-                register.name, register.bar, register.offset
-            )
+            let (name, place) = (register.name, register.in_bar());
+            format!("the driver {driver} holds the BARs: beside it only {name} may be read, at {place}")
         })
     }
 }

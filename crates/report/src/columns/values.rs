@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pciescope_core::histogram::Bucket;
-use pciescope_core::{Cpu, Environment, Evidence, Function, Record, Severity};
+use pciescope_core::{BarOffset, Cpu, Environment, Evidence, Function, Record, Severity};
 
 use super::{Item, Row};
 use crate::model::is_emulation;
@@ -97,7 +97,8 @@ pub(super) fn figure(row: &Row) -> Option<String> {
     let mut words = vec![row.record.test.clone()];
     if let Some(target) = row.target() {
         let width = target.width.map_or_else(|| "?".to_owned(), |width| width.to_string());
-        words.extend(target.bar.map(|bar| format!("BAR{bar}+{:#x}/{width}", target.offset.unwrap_or(0))));
+        let place = target.bar.map(|bar| BarOffset { bar, offset: target.offset.unwrap_or(0) });
+        words.extend(place.map(|place| format!("{place}/{width}")));
         words.extend(target.hop.map(|hop| format!("hop {hop}")));
         words.extend(target.vector.map(|vector| format!("vector {vector}")));
         words.extend(target.name.clone().filter(|_| row.record.test == pciescope_core::comparison::TEST));

@@ -120,8 +120,8 @@ fn device(section: &Section) -> String {
 fn target(section: &Section) -> String {
     let device = device(section);
     let register = section.first().target.as_ref().filter(|_| !section.has_many_offsets());
-    let place = register.and_then(|target| Some((target.bar?, target.offset?)));
-    place.map_or_else(|| device.clone(), |(bar, offset)| format!("{device} BAR{bar}+{offset:#x}"))
+    let place = register.and_then(|target| target.in_bar());
+    place.map_or_else(|| device.clone(), |place| format!("{device} {place}"))
 }
 
 /// Of triggered interrupts how many were handled, else how many samples from how many CPUs.

@@ -1,7 +1,7 @@
 //! Chooses the register to measure, and refuses one that is not known to be harmless.
 
 use clap::ValueEnum;
-use pciescope_core::{Bdf, Function, MmioPlan, MmioTest};
+use pciescope_core::{BarOffset, Bdf, Function, MmioPlan, MmioTest};
 use pciescope_hw::registers::{candidate, hidden, safe_read, safe_target};
 
 use crate::cmd::Refusal;
@@ -126,7 +126,7 @@ fn known_read(function: &Function, args: &TargetArgs, plan: MmioPlan) -> Result<
         || is_endpoint(function) && !(bar == 0 && overlaps(offset, width, &HARMFUL));
     if !is_known && !args.accept_side_effects {
         return Err(Refusal::new(
-            format!("{bdf}: what reading {width} bytes at BAR{bar}+{offset:#x} does is not known"),
+            format!("{bdf}: what reading {width} bytes at {} does is not known", BarOffset { bar, offset }),
             "reads can clear interrupt causes, empty FIFOs or hang the machine; if you know this one, add --accept-side-effects",
         ));
     }

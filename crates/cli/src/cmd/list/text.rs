@@ -301,7 +301,7 @@ pub fn every_column(out: &mut impl Write, all: &[Function], entries: &[Entry]) -
             },
             vectors(function),
             or_dash(function.path.first()),
-            target.map_or_else(|| "-".to_owned(), |t| format!("BAR{}+{:#x} {}", t.bar, t.offset, t.name)),
+            target.map_or_else(|| "-".to_owned(), |t| format!("{} {}", t.in_bar(), t.name)),
             if usable.is_empty() { "-".to_owned() } else { usable.join(",") },
             if nodes.is_empty() { "-".to_owned() } else { nodes.join(",") },
             format!("{mark}{}", title(function)),
@@ -413,14 +413,11 @@ pub fn detail(
         line("emulated", why.clone())?;
     }
     match entry.target {
-        Some(t) => {
-            line("target", format!("{} at BAR{}+{:#x}, {} bytes ({})", t.name, t.bar, t.offset, t.width, t.source))?
-        }
+        Some(t) => line("target", format!("{} at {}, {} bytes ({})", t.name, t.in_bar(), t.width, t.source))?,
         None if function.is_bridge() => {}
         None => {
-            let proposal = registers::candidate(function).map(|t| {
-                format!("; not verified: {} at BAR{}+{:#x}, {} bytes ({})", t.name, t.bar, t.offset, t.width, t.source)
-            });
+            let proposal = registers::candidate(function)
+                .map(|t| format!("; not verified: {} at {}, {} bytes ({})", t.name, t.in_bar(), t.width, t.source));
             let text = "none known: `latency mmio` needs --offset and --accept-side-effects";
             match registers::hidden(function) {
                 Some(why) => line("target", format!("unknown: {why}"))?,
