@@ -36,6 +36,7 @@ pub mod html;
 pub mod import;
 pub mod jsonl;
 mod layout;
+mod links;
 mod losses;
 pub mod model;
 mod names;

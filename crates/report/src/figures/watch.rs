@@ -7,7 +7,7 @@ use pciescope_core::{Bdf, Record};
 
 use super::{Figure, MOST_BARS};
 use crate::chart::{BandRow, Bands, Chart};
-use crate::facts::watch::{LinkRow, changes, link_columns, links, name};
+use crate::links::{LinkRow, changes, link_columns, links, name};
 use crate::model::{Section, metric};
 use crate::text::{clean, rate};
 

@@ -112,7 +112,7 @@ fn bodies(page: &mut String, sections: &[Section], devices: &[Device], maps: &[V
             one(page, *number, &sections[*number], &blocks[*number], &maps[*number]);
         }
         let own: Vec<Section> = device.sections.iter().map(|number| sections[*number].clone()).collect();
-        let comparisons = table::comparison_blocks(&own, &table::Options::default());
+        let comparisons = table::comparison_blocks(&own);
         if !comparisons.is_empty() {
             page.push_str("<section class=\"card\">\n<h2>Hardware and software trigger compared</h2>\n");
             write_blocks(page, &comparisons);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pciescope_core::{Finding, Record, Severity};
 
 use super::{Block, Page, WIDTH};
-use crate::facts::doctor::{SAME, TEST, in_full, kind, not_checked_lines, silenced_lines, summary_lines};
+use crate::facts::doctor::{Kinds, SAME, TEST, in_full, kind, not_checked_lines, silenced_lines, summary_lines};
 use crate::layout::wrap;
 use crate::model::Section;
 use crate::text::{self, clean, path};
@@ -16,43 +16,34 @@ pub(super) fn heading(out: &mut Page, section: &Section) {
 }
 
 pub(super) fn write(out: &mut Page, section: &Section) {
-    for piece in pieces(&section.records, WIDTH) {
-        match piece {
-            Piece::Heading(title) => out.heading(&title),
-            Piece::Line(line) => out.fixed(&line),
-        }
-    }
+    out.blocks.extend(blocks(&section.records, WIDTH));
 }
 
 /// The same as text of at most `width` columns where words allow; ends with a newline.
 pub fn text(records: &[Record], width: usize) -> String {
     let records: Vec<&Record> = records.iter().filter(|record| &*record.test == TEST).collect();
     let mut text = String::new();
-    for piece in pieces(&records, width) {
-        match piece {
-            Piece::Heading(title) => {
-                let lines = wrap(&title, width, "", "  ");
+    for block in blocks(&records, width) {
+        match block {
+            Block::Heading(title) => {
                 text += if text.is_empty() { "" } else { "\n" };
-                text += &lines.join("\n");
+                text += &wrap(&title, width, "", "  ").join("\n");
             }
-            Piece::Line(line) => text += line.trim_end(),
+            Block::Fixed(line) => text += line.trim_end(),
+            _ => {}
         }
         text.push('\n');
     }
     text
 }
 
-enum Piece {
-    Heading(String),
-    Line(String),
-}
-
-fn pieces(records: &[&Record], width: usize) -> Vec<Piece> {
-    let mut pieces = Vec::new();
+fn blocks(records: &[&Record], width: usize) -> Vec<Block> {
+    let mut blocks = Vec::new();
     let mut ordered = records.to_vec();
     // Devices as they hang together; the machine has no path and comes last.
     ordered.sort_by_key(|record| (record.device.is_none(), place(record)));
-    let same = alike(&ordered);
+    let same: BTreeMap<_, Vec<String>> =
+        Kinds::of(&ordered, kind).0.into_iter().map(|one| (kind(one.finding), one.places)).collect();
     let mut shown = BTreeSet::new();
     for record in &ordered {
         let mut findings: Vec<&Finding> = record.findings.iter().filter(|finding| !finding.silenced).collect();
@@ -64,25 +55,25 @@ fn pieces(records: &[&Record], width: usize) -> Vec<Piece> {
         if findings.is_empty() {
             continue;
         }
-        pieces.push(Piece::Heading(title(record)));
+        blocks.push(Block::Heading(title(record)));
         for (number, finding) in findings.into_iter().enumerate() {
             if number > 0 {
-                pieces.push(Piece::Line(String::new()));
+                blocks.push(Block::Fixed(String::new()));
             }
-            one(&mut pieces, finding, same.get(&kind(finding)).map_or(&[][..], Vec::as_slice), width);
+            one(&mut blocks, finding, same.get(&kind(finding)).map_or(&[][..], Vec::as_slice), width);
         }
     }
     for (title, lines) in
         [("Silenced", silenced_lines(&ordered, width)), ("Not checked", not_checked_lines(&ordered, width))]
     {
         if !lines.is_empty() {
-            pieces.push(Piece::Heading(title.to_owned()));
-            pieces.extend(lines.into_iter().map(Piece::Line));
+            blocks.push(Block::Heading(title.to_owned()));
+            blocks.extend(lines.into_iter().map(Block::Fixed));
         }
     }
-    pieces.push(Piece::Line(String::new()));
-    pieces.extend(summary_lines(records, width).into_iter().map(Piece::Line));
-    pieces
+    blocks.push(Block::Fixed(String::new()));
+    blocks.extend(summary_lines(records, width).into_iter().map(Block::Fixed));
+    blocks
 }
 
 /// Where a function is: the bridges above, and itself.
@@ -99,28 +90,17 @@ fn title(record: &Record) -> String {
     clean(&format!("{}: {}{driver}", path(&place), device.name))
 }
 
-/// The functions of each kind of finding that is not silenced.
-fn alike(records: &[&Record]) -> BTreeMap<(String, Severity, String), Vec<String>> {
-    let mut all: BTreeMap<_, Vec<String>> = BTreeMap::new();
-    for finding in records.iter().flat_map(|record| &record.findings).filter(|finding| !finding.silenced) {
-        if let Some(bdf) = finding.bdf {
-            all.entry(kind(finding)).or_default().push(bdf.to_string());
-        }
-    }
-    all
-}
-
-fn one(pieces: &mut Vec<Piece>, finding: &Finding, same: &[String], width: usize) {
+fn one(blocks: &mut Vec<Block>, finding: &Finding, same: &[String], width: usize) {
     let mark = match finding.severity {
         Severity::Problem => "!! problem",
         Severity::Warning => "!  warning",
         Severity::Note => "-  note   ",
     };
-    pieces.push(Piece::Line(format!("{mark}  {}", clean(&finding.check))));
+    blocks.push(Block::Fixed(format!("{mark}  {}", clean(&finding.check))));
     let own = finding.bdf.map(|bdf| bdf.to_string()).unwrap_or_default();
     let others: Vec<&str> = same.iter().map(String::as_str).filter(|bdf| *bdf != own).collect();
     let others = if same.len() > SAME { others.join(", ") } else { String::new() };
-    pieces.extend(in_full(finding, ("also at", &others), width).into_iter().map(Piece::Line));
+    blocks.extend(in_full(finding, ("also at", &others), width).into_iter().map(Block::Fixed));
 }
 
 #[cfg(test)]

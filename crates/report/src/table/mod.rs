@@ -19,6 +19,7 @@ use crate::facts::doctor::TEST;
 use crate::facts::watch;
 use crate::layout::Columns;
 pub use crate::layout::wrap;
+use crate::links::{changes, link_columns, links};
 pub use crate::model::SYNTHETIC;
 use crate::model::{self, EMULATED, Kind, Section};
 use pciescope_core::Record;
@@ -53,9 +54,7 @@ pub fn render(records: &[Record], options: &Options) -> String {
 
 /// The tables of one interval's records of counters, without heading, for output as it comes. Ends with a newline.
 pub fn interval(records: &[Record]) -> String {
-    let mut page = Page::new(Options::default());
-    counters::tables(&mut page, &records.iter().collect::<Vec<_>>());
-    text_of(&page.blocks)
+    text_of(&written(|page| counters::tables(page, &records.iter().collect::<Vec<_>>())))
 }
 
 /// What `doctor` found, as text of at most `width` columns where words allow. Ends with a newline.
@@ -65,19 +64,14 @@ pub fn doctor(records: &[Record], width: usize) -> String {
 
 /// What sis8300drv_threads prints of a readout: its parameters, its columns, and with acquisitions the CPU utilization.
 pub fn threads(records: &[Record]) -> String {
-    let mut page = Page::new(Options::default());
     let sections = model::sections(records);
-    for section in sections.iter().filter(|section| model::kind(section.test()) == Kind::Readout) {
-        readout::as_the_tool(&mut page, section);
-    }
-    text_of(&page.blocks)
+    let readouts = sections.iter().filter(|section| model::kind(section.test()) == Kind::Readout);
+    text_of(&written(|page| readouts.for_each(|section| readout::as_the_tool(page, section))))
 }
 
 /// The warnings and errors of records, each once. Empty, or ends with a newline.
 pub fn notices(records: &[Record]) -> String {
-    let mut page = Page::new(Options::default());
-    notices::write(&mut page, records);
-    text_of(&page.blocks)
+    text_of(&written(|page| notices::write(page, records)))
 }
 
 /// The blocks of each section, for another output that wants the same content.
@@ -93,9 +87,13 @@ pub(crate) fn section_blocks(sections: &[Section], options: &Options) -> Vec<Vec
 }
 
 /// The comparisons between sections.
-pub(crate) fn comparison_blocks(sections: &[Section], options: &Options) -> Vec<Block> {
-    let mut page = Page::new(*options);
-    compare::hardware_and_software(&mut page, sections);
+pub(crate) fn comparison_blocks(sections: &[Section]) -> Vec<Block> {
+    written(|page| compare::hardware_and_software(page, sections))
+}
+
+fn written(write: impl FnOnce(&mut Page)) -> Vec<Block> {
+    let mut page = Page::new(Options::default());
+    write(&mut page);
     page.blocks
 }
 
@@ -116,9 +114,9 @@ fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
         Kind::Readout => readout::write(out, section),
         Kind::Other if section.test() == TEST => doctor::write(out, section),
         Kind::Other if section.test() == watch::TEST => {
-            out.table(watch::link_columns(&watch::links(section)));
+            out.table(link_columns(&links(section)));
             out.heading("Changes");
-            out.table(watch::columns(&watch::changes(section).collect::<Vec<_>>()));
+            out.table(watch::columns(&changes(section).collect::<Vec<_>>()));
         }
         Kind::Other if section.test() == pciescope_core::convert::TEST => convert::write(out, section),
         Kind::Other => plain::write(out, section),
