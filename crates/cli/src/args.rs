@@ -104,60 +104,6 @@ pub fn refusal(rendered: &str, typed: &[OsString]) -> (String, String) {
     (first.strip_prefix("error: ").unwrap_or(&first).to_owned(), hint)
 }
 
-/// The words that were typed, with `--` before the command of `pciescope stat CMD`, as perf's users leave it out.
-pub fn with_separator(mut typed: Vec<OsString>) -> Vec<OsString> {
-    let mut root = PathBuf::from("/");
-    let cli = Cli::command();
-    let mut command = &cli;
-    let mut place = 1;
-    while let Some(word) = typed.get(place) {
-        let text = word.to_string_lossy();
-        if text == "--" {
-            break;
-        }
-        if text.starts_with('-') && text.len() > 1 {
-            if text == "--root" {
-                root = typed.get(place + 1).map(PathBuf::from).unwrap_or_default();
-            }
-            place += if takes_next(&cli, command, &text).is_some() { 2 } else { 1 };
-            continue;
-        }
-        match command.find_subcommand(word) {
-            Some(stat) if stat.get_name() == "stat" => command = stat,
-            // Another verb, or none.
-            _ if command.get_name() != "stat" => break,
-            _ if !cmd::stat::is_place(word, &root) => {
-                typed.insert(place, "--".into());
-                break;
-            }
-            _ => {}
-        }
-        place += 1;
-    }
-    typed
-}
-
-/// The option that was typed, if it takes the word behind it as its value.
-pub fn takes_next<'a>(cli: &'a clap::Command, command: &'a clap::Command, typed: &str) -> Option<&'a clap::Arg> {
-    let mut all = command.get_arguments().chain(cli.get_arguments());
-    let takes = |arg: &&clap::Arg| arg.get_action().takes_values();
-    if let Some(long) = typed.strip_prefix("--") {
-        let is_named = |arg: &&clap::Arg| {
-            arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|all| all.contains(&long))
-        };
-        return all.find(is_named).filter(takes).filter(|arg| !arg.is_require_equals_set());
-    }
-    // Switches may stand together; the first option with a value has the rest of the word, or the next one.
-    let mut letters = typed.chars().skip(1);
-    while let Some(letter) = letters.next() {
-        let named = command.get_arguments().chain(cli.get_arguments()).find(|arg| arg.get_short() == Some(letter));
-        if let Some(arg) = named.filter(takes) {
-            return letters.next().is_none().then_some(arg);
-        }
-    }
-    None
-}
-
 /// The verb that was typed, such as `pciescope latency mmio`, as far as it is one.
 fn named(typed: &[OsString]) -> String {
     let cli = Cli::command();
@@ -174,6 +120,7 @@ fn named(typed: &[OsString]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cmd::completions::with_separator;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -184,7 +131,11 @@ mod tests {
     fn the_command_of_stat_needs_no_separator() {
         let words = |line: &str| {
             let typed = line.split(' ').map(OsString::from).collect();
-            with_separator(typed).into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+            with_separator(&Cli::command(), typed)
+                .into_iter()
+                .map(|word| word.into_string().unwrap())
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         for (typed, taken) in [
             ("pciescope stat sh -c x", "pciescope stat -- sh -c x"),

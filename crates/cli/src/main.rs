@@ -40,7 +40,7 @@ fn main() -> ExitCode {
             None => report_failure(&err),
         });
     }
-    let cli = match Cli::try_parse_from(args::with_separator(typed)) {
+    let cli = match Cli::try_parse_from(cmd::completions::with_separator(&Cli::command(), typed)) {
         Ok(cli) => cli,
         Err(err) => return refuse_arguments(&err),
     };

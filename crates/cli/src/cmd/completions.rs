@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -18,7 +18,6 @@ use pciescope_hw::probe::open::Kind;
 use pciescope_hw::{Root, nodes};
 
 use super::stat::PMUS;
-use crate::args::{takes_next, with_separator};
 
 /// The arguments of `pciescope completions`.
 #[derive(Debug, clap::Args)]
@@ -99,7 +98,7 @@ fn offers(cli: &Command, words: &[OsString]) -> Option<Vec<Offer>> {
     let (last, before) = words.split_last()?;
     let last = last.to_str()?;
     let (mut command, mut place, mut root) = (cli, 0, Root::default());
-    let before = with_separator(before.to_vec());
+    let before = with_separator(cli, before.to_vec());
     let mut words = before.iter().skip(1).map(|word| word.to_string_lossy());
     while let Some(word) = words.next() {
         if word == "--" {
@@ -222,4 +221,56 @@ fn is_taken(command: &Command, arg: &Arg, value: &str) -> bool {
     let word = format!("--{}={value}", arg.get_long().unwrap_or_default());
     let tried = command.clone().try_get_matches_from([command.get_name(), &word]);
     tried.err().is_none_or(|err| err.kind() != ErrorKind::ValueValidation)
+}
+
+/// The words that were typed, with `--` before the command of `pciescope stat CMD`, as perf's users leave it out.
+pub fn with_separator(cli: &Command, mut typed: Vec<OsString>) -> Vec<OsString> {
+    let mut root = PathBuf::from("/");
+    let mut command = cli;
+    let mut place = 1;
+    while let Some(word) = typed.get(place) {
+        let text = word.to_string_lossy();
+        if text == "--" {
+            break;
+        }
+        if text.starts_with('-') && text.len() > 1 {
+            if text == "--root" {
+                root = typed.get(place + 1).map(PathBuf::from).unwrap_or_default();
+            }
+            place += if takes_next(cli, command, &text).is_some() { 2 } else { 1 };
+            continue;
+        }
+        match command.find_subcommand(word) {
+            Some(stat) if stat.get_name() == "stat" => command = stat,
+            // Another verb, or none.
+            _ if command.get_name() != "stat" => break,
+            _ if !super::stat::is_place(word, &root) => {
+                typed.insert(place, "--".into());
+                break;
+            }
+            _ => {}
+        }
+        place += 1;
+    }
+    typed
+}
+
+/// The option that was typed, if it takes the word behind it as its value.
+fn takes_next<'a>(cli: &'a Command, command: &'a Command, typed: &str) -> Option<&'a Arg> {
+    let mut all = command.get_arguments().chain(cli.get_arguments());
+    let takes = |arg: &&Arg| arg.get_action().takes_values();
+    if let Some(long) = typed.strip_prefix("--") {
+        let is_named =
+            |arg: &&Arg| arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|all| all.contains(&long));
+        return all.find(is_named).filter(takes).filter(|arg| !arg.is_require_equals_set());
+    }
+    // Switches may stand together; the first option with a value has the rest of the word, or the next one.
+    let mut letters = typed.chars().skip(1);
+    while let Some(letter) = letters.next() {
+        let named = command.get_arguments().chain(cli.get_arguments()).find(|arg| arg.get_short() == Some(letter));
+        if let Some(arg) = named.filter(takes) {
+            return letters.next().is_none().then_some(arg);
+        }
+    }
+    None
 }
