@@ -1007,7 +1007,7 @@ def test_a_compaction_beside_it_is_no_failure(
         path.write_bytes(b"PAR1")
     told = call(*typed)
     assert told.code == 2
-    assert "hint: ingest that day anew" in told.err
+    assert "hint: ingest their files again" in told.err
     # Files that go away each time are named as that.
     call("ingest", tmp_path / "all.jsonl", place / "e")
 
