@@ -109,13 +109,7 @@ impl Columns {
     }
 }
 
-/// A bar of 28 characters, `#` for the value's share of the largest and `.` for the rest.
-pub fn bar(value: f64, largest: f64) -> String {
-    const LENGTH: usize = 28;
-    bar_of(value, largest, LENGTH)
-}
-
-/// The same of so many characters.
+/// A bar of so many characters, `#` for the value's share of the largest and `.` for the rest.
 pub fn bar_of(value: f64, largest: f64, length: usize) -> String {
     let share = if largest > 0.0 { (value / largest).clamp(0.0, 1.0) } else { 0.0 };
     let filled = (share * length as f64).floor() as usize;
@@ -170,10 +164,10 @@ mod tests {
 
     #[test]
     fn a_bar_is_filled_by_its_share_rounded_down() {
-        assert_eq!(bar(1.0, 1.0), "#".repeat(28));
-        assert_eq!(bar(0.187, 7.427), ".".repeat(28));
-        assert_eq!(bar(6.888, 7.427), format!("{}{}", "#".repeat(25), "..."));
-        assert_eq!(bar(0.0, 0.0), ".".repeat(28));
+        assert_eq!(bar_of(1.0, 1.0, 28), "#".repeat(28));
+        assert_eq!(bar_of(0.187, 7.427, 28), ".".repeat(28));
+        assert_eq!(bar_of(6.888, 7.427, 28), format!("{}{}", "#".repeat(25), "..."));
+        assert_eq!(bar_of(0.0, 0.0, 28), ".".repeat(28));
     }
 
     #[test]

@@ -150,13 +150,11 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let mut output = Output::open(&args.output, &[])?;
     ctx.stop.catch_signals()?;
     let bar = bar(ctx, "{bar:40} {percent:>3} %, {eta} left: {msg}");
+    output.progress = Some(bar.clone());
     let mut progress = |name: &str, done: usize, rows: usize| {
         bar.set_length(rows as u64);
         bar.set_position(done as u64);
         bar.set_message(name.to_owned());
-        if done + 1 == rows {
-            bar.finish_and_clear();
-        }
     };
     let is_stopped = || ctx.stop.is_set();
     let summary = convert::measure(&ctx.root, environment, &task, &is_stopped, &mut progress, &mut output);

@@ -176,9 +176,15 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         let parents = all.iter().filter_map(|one| Some((one.bdf?, pci::parent(&ctx.root, one.bdf?)?))).collect();
         text::tree(&mut out, &all, &entries, &parents, width)?;
     } else {
-        let why = topology::cpus(&ctx.root).err().map(|err| format!("{:#}", anyhow::Error::from(err)));
-        text::machine(&mut out, &environment, why.as_deref())?;
-        text::controllers(&mut out, &ctx.root)?;
+        match args.device.is_some() || args.slot.is_some() {
+            // As of lspci: the functions alone.
+            true => mark(&mut out, &environment)?,
+            false => {
+                let why = topology::cpus(&ctx.root).err().map(|err| format!("{:#}", anyhow::Error::from(err)));
+                text::machine(&mut out, &environment, why.as_deref())?;
+                text::controllers(&mut out, &ctx.root)?;
+            }
+        }
         match args.all {
             true => text::every_column(&mut out, &all, &entries)?,
             false => text::functions(&mut out, &all, &entries, width)?,

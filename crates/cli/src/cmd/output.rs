@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::builder::NonEmptyStringValueParser;
+use indicatif::ProgressBar;
 use pciescope_core::outcome::{Sample, SampleKind};
 use pciescope_core::{Record, Sink};
 use pciescope_report::print::terminal;
@@ -126,6 +127,8 @@ pub struct Output {
     raw: Option<RawFile>,
     shown: Shown,
     files: OutputFiles,
+    /// What shows the progress on the terminal, to be taken away before the results.
+    pub progress: Option<ProgressBar>,
 }
 
 /// The files of a run, and whether they may replace the old ones: a run that is refused, or ends before it has measured
@@ -236,7 +239,7 @@ impl Output {
         };
         let (file, place) = file.map(|Opened { file, place }| (jsonl::Writer::new(file), place)).unzip();
         let files = OutputFiles { places: place.into_iter().collect(), ..OutputFiles::default() };
-        Output { label, file, raw: None, shown, files }
+        Output { label, file, raw: None, shown, files, progress: None }
     }
 
     /// Takes the place of `out` where that is a file, which gets its name at the end.
@@ -341,6 +344,7 @@ impl Sink for Output {
     }
 
     fn finish(&mut self) -> io::Result<()> {
+        self.progress.iter().for_each(ProgressBar::finish_and_clear);
         if let Some(file) = &mut self.file {
             file.finish()?;
         }

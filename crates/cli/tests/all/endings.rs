@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Ended, PROGRAM, folder, parse, pciescope, run};
 use crate::sample;
+use crate::top::Tmux;
 
 /// A run that takes minutes unless something ends it. One hop only: the path's reads beforehand are slow too.
 const SLOW: [&str; 7] = ["latency", "mmio", "--backend", "fake:slow,hops=1,cpus=2", "--count", "100k", "--json"];
@@ -466,4 +467,21 @@ fn machines_of_a_fleet_differ_and_have_the_faults_that_were_asked_for_alone() {
         run(&format!("doctor --backend fake:host={options} --only link-speed,link-width")).expect_code(code);
     }
     run("doctor --backend fake --only link-speed").expect_code(1);
+}
+
+#[test]
+fn the_line_of_progress_goes_before_the_results_come() {
+    let Some(tmux) = Tmux::start("progress", 100, 30) else { return };
+    let folder = folder("progress");
+    std::fs::write(folder.join("data"), vec![1; 4 << 20]).unwrap();
+    for (verb, under_way) in
+        [("readout data -r 100000000", "since the start"), ("convert --kernels u16-cast-f32 --duration 1min", " left:")]
+    {
+        tmux.keys(&[&format!("clear; cd '{}'; {PROGRAM} {verb}", folder.display()), "Enter"]);
+        tmux.wait_for(under_way);
+        tmux.keys(&["C-c"]);
+        let screen = tmux.wait_for("was ended");
+        // The terminal breaks the line behind its ^C, so the line of that moment stays. No other does.
+        assert!(screen.matches(under_way).count() <= 1, "{screen}");
+    }
 }

@@ -435,3 +435,20 @@ fn fewer_than_ten_samples_have_no_median() {
     let ten = run("latency mmio --backend fake --count 10 --cpus 0").expect_code(0).stdout;
     assert!(ten.contains("\n  median ") && ten.contains("Median(us)"), "{ten}");
 }
+
+#[test]
+fn all_tables_have_the_names_of_the_short_one() {
+    let heads = |line: &str| -> BTreeSet<String> {
+        let text = run(line).expect_code(0).stdout;
+        let heads = text.split_whitespace().filter(|word| word.ends_with("(us)") || word.ends_with("(%)"));
+        heads.map(str::to_owned).collect()
+    };
+    for test in ["mmio", "irq", "path"] {
+        let line = format!("latency {test} --backend fake --count 100");
+        let (short, all) = (heads(&line), heads(&format!("{line} --all")));
+        assert!(short.is_subset(&all), "{test}: {short:?}, {all:?}");
+        for other in ["Avg(us)", "P50(us)", "Max(us)", "vsBest%"] {
+            assert!(!all.contains(other), "{test}: {other} in {all:?}");
+        }
+    }
+}

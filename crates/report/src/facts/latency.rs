@@ -103,8 +103,11 @@ pub(super) fn facts(section: &Section, sections: &[&Section]) -> Facts {
         _ => facts.lines.extend(compared(section, headline.as_ref())),
     }
     facts.mark_section(section);
-    facts.table =
-        Some(if hops.is_empty() { per_cpu(section, control, &mut facts.below) } else { per_hop(&hops, &medians) });
+    facts.table = Some(if hops.is_empty() {
+        per_cpu(section, control, None, &mut facts.below)
+    } else {
+        per_hop(&hops, &medians)
+    });
     facts
 }
 
@@ -249,8 +252,14 @@ fn node(section: &Section, cpu: u32) -> String {
     known.and_then(|known| known.node).map_or_else(|| "-".to_owned(), |node| node.to_string())
 }
 
-/// A row for each CPU; of interrupts beside the arm that leaves PCIe out.
-fn per_cpu(section: &Section, control: Option<&Section>, below: &mut Option<String>) -> Columns {
+/// A row for each CPU; of interrupts beside the arm that leaves PCIe out. Of more than `most` rows so many of each end are
+/// shown; where it is not given, as many as a screen has, or a row for each NUMA node.
+pub(crate) fn per_cpu(
+    section: &Section,
+    control: Option<&Section>,
+    most: Option<(usize, usize)>,
+    below: &mut Option<String>,
+) -> Columns {
     let name = main_histogram(section);
     let is_irq = name == TRIGGER_TO_HANDLER;
     let rows: Vec<(u32, Histogram)> = section.per_cpu(name).into_iter().collect();
@@ -258,13 +267,14 @@ fn per_cpu(section: &Section, control: Option<&Section>, below: &mut Option<Stri
     let software = control.map(|control| control.per_cpu(name)).unwrap_or_default();
     let medians = || rows.iter().filter_map(|(_, h)| h.median_ns());
     let (best, worst) = (medians().fold(f64::INFINITY, f64::min), medians().fold(0.0, f64::max));
-    if let Some(columns) = per_node(section, name).filter(|_| rows.len() > MOST_ROWS && !is_irq) {
+    if let Some(columns) = per_node(section, name).filter(|_| most.is_none() && rows.len() > MOST_ROWS && !is_irq) {
         *below = Some(format!("each NUMA node of {} CPUs; --all shows every CPU", rows.len()));
         return columns;
     }
-    let shown = ends(&rows, (MOST_ROWS, END), |(_, h)| h.median_ns().unwrap_or(f64::INFINITY));
+    let (most, end) = most.unwrap_or((MOST_ROWS, END));
+    let shown = ends(&rows, (most, end), |(_, h)| h.median_ns().unwrap_or(f64::INFINITY));
     if shown.len() < rows.len() {
-        *below = Some(format!("the {END} fastest and {END} slowest of {} CPUs; --all shows every one", rows.len()));
+        *below = Some(format!("the {end} fastest and {end} slowest of {} CPUs; --all shows every one", rows.len()));
     }
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let above = |h: &Histogram| h.median_ns().filter(|_| best > 0.0 && !is_irq).map(|m| (m / best - 1.0) * 100.0);

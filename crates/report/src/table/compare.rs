@@ -43,18 +43,18 @@ fn one(out: &mut Page, hardware: &Section, software: &Section) {
     let difference =
         |a: Option<f64>, b: Option<f64>| a.zip(b).map_or("-".to_owned(), |(a, b)| format!("{:+.3}", (a - b) / 1e3));
     let median = |h: &Histogram| h.percentile_ns(50.0);
-    let shown = ends(&rows, out.most(), |(_, h, _)| h.mean_ns().unwrap_or(f64::INFINITY));
+    let shown = ends(&rows, out.most(), |(_, h, _)| median(h).unwrap_or(f64::INFINITY));
     let columns = Rows::of(shown.iter().map(|place| &rows[*place])).columns(&[
         ("CPU", 5, Right, &|((cpu, ..), ..)| cpu.to_string()),
         ("Vector", 7, Right, &|((_, vector, irq), ..)| {
             vector.map(|v| v.to_string()).or(irq.map(|i| format!("i{i}"))).unwrap_or_default()
         }),
-        ("HwP50(us)", 9, Right, &|(_, h, _)| us(median(h))),
-        ("SwP50(us)", 9, Right, &|(_, _, s)| us(median(s))),
-        ("Diff(us)", 9, Right, &|(_, h, s)| difference(median(h), median(s))),
-        ("HwAvg(us)", 9, Right, &|(_, h, _)| us(h.mean_ns())),
-        ("SwAvg(us)", 9, Right, &|(_, _, s)| us(s.mean_ns())),
-        ("Diff(us)", 9, Right, &|(_, h, s)| difference(h.mean_ns(), s.mean_ns())),
+        ("HwMedian(us)", 12, Right, &|(_, h, _)| us(median(h))),
+        ("SwMedian(us)", 12, Right, &|(_, _, s)| us(median(s))),
+        ("PCIe share(us)", 14, Right, &|(_, h, s)| difference(median(h), median(s))),
+        ("HwMean(us)", 10, Right, &|(_, h, _)| us(h.mean_ns())),
+        ("SwMean(us)", 10, Right, &|(_, _, s)| us(s.mean_ns())),
+        ("MeanDiff(us)", 12, Right, &|(_, h, s)| difference(h.mean_ns(), s.mean_ns())),
     ]);
     out.table(columns);
     summary::left_out(out, rows.len(), shown.len());

@@ -4,7 +4,7 @@ use pciescope_core::outcome::{ENTRY_TO_ACK, LATENCY};
 use pciescope_core::{Histogram, Record, Target};
 
 use super::{Page, summary};
-use crate::facts::latency::{main_histogram, main_part, with_steps};
+use crate::facts::latency::{main_histogram, main_part, per_cpu, with_steps};
 use crate::layout::{Left, Right, Rows};
 use crate::model::{self, Kind, Section, target_from, target_id};
 use crate::text::{target_key, us};
@@ -34,10 +34,12 @@ pub(super) fn write(out: &mut Page, section: &Section, with_legend: bool) {
     }
     if kind == Kind::Path {
         hops(out, section);
-    } else {
-        let prefix = if kind == Kind::Irq { "Trig" } else { "" };
-        summary::comparison(out, section, name, "CPU Performance Comparison (lower is better)", prefix);
-        summary::comparison(out, section, ENTRY_TO_ACK, "CPU Acknowledge Comparison (lower is better)", "Ack");
+    } else if section.cpus().len() > 1 {
+        let mut below = None;
+        let columns = per_cpu(section, None, Some(out.most()), &mut below);
+        out.heading("CPUs compared");
+        out.table(columns);
+        below.iter().for_each(|line| out.line(&format!("  ({line})")));
     }
     // Mixing hops would say nothing: CPUs are compared by the whole way, to the last hop.
     let part = main_part(section);
@@ -76,14 +78,14 @@ fn hops(out: &mut Page, section: &Section) {
     let columns = Rows::of(hops.iter().zip(medians)).columns(&[
         ("Hop", 4, Right, &|(((hop, _), _), _)| hop.to_string()),
         ("Function", 12, Left, &|(((_, bdf), _), _)| bdf.map(|bdf| bdf.to_string()).unwrap_or_default()),
-        ("Count", 7, Right, &|((_, h), _)| h.count().to_string()),
+        ("Samples", 7, Right, &|((_, h), _)| h.count().to_string()),
         ("Min(us)", 7, Right, &|((_, h), _)| us(h.min_ns())),
-        ("Avg(us)", 7, Right, &|((_, h), _)| us(h.mean_ns())),
-        ("P50(us)", 7, Right, &|((_, h), _)| us(h.percentile_ns(50.0))),
+        ("Mean(us)", 8, Right, &|((_, h), _)| us(h.mean_ns())),
+        ("Median(us)", 10, Right, &|((_, h), _)| us(h.percentile_ns(50.0))),
         ("Step(us)", 8, Right, &|(_, (_, step))| step.clone()),
         ("P95(us)", 7, Right, &|((_, h), _)| us(h.percentile_ns(95.0))),
         ("P99(us)", 7, Right, &|((_, h), _)| us(h.percentile_ns(99.0))),
-        ("Max(us)", 7, Right, &|((_, h), _)| us(h.max_ns())),
+        ("Worst(us)", 9, Right, &|((_, h), _)| us(h.max_ns())),
     ]);
     out.table(columns);
 }

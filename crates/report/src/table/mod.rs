@@ -1,7 +1,7 @@
 //! Records as text for a terminal: pure functions of the records, at most 100 columns wide where figures allow.
 //!
 //! Everything that the parse scripts of the original pcilat driver print is here (per CPU, per BAR, per CPU and
-//! BAR; comparison with bars, per interrupt, per CPU and interrupt), and what they lack: the far tail, groups of CPUs, calibration, reference lines, losses and warnings.
+//! BAR; CPUs compared with bars, per interrupt, per CPU and interrupt), and what they lack: the far tail, groups of CPUs, calibration, reference lines, losses and warnings.
 
 mod compare;
 mod convert;

@@ -3,7 +3,7 @@
 use pciescope_core::{Histogram, outcome};
 
 use super::{Page, SHOWN_ENDS};
-use crate::layout::{Left, Right, Rows, bar, ends};
+use crate::layout::{Right, Rows, ends};
 use crate::model::{GROUPINGS, Grouping, Section, cpu_of, target_from, target_id};
 use crate::text::{target_key, thousands, us};
 
@@ -13,18 +13,18 @@ pub fn table(out: &mut Page, title: &str, rows: &[(String, Histogram)]) {
         return;
     }
     out.heading(title);
-    let shown = ends(rows, out.most(), |(_, h)| h.mean_ns().unwrap_or(f64::INFINITY));
+    let shown = ends(rows, out.most(), |(_, h)| h.median_ns().unwrap_or(f64::INFINITY));
     let columns = Rows::of(shown.iter().map(|place| &rows[*place])).columns(&[
         ("Key", 12, Right, &|(key, _)| key.clone()),
-        ("Count", 7, Right, &|(_, h)| h.count().to_string()),
+        ("Samples", 7, Right, &|(_, h)| h.count().to_string()),
         ("Min(us)", 7, Right, &|(_, h)| us(h.min_ns())),
-        ("Avg(us)", 7, Right, &|(_, h)| us(h.mean_ns())),
-        ("P50(us)", 7, Right, &|(_, h)| us(h.percentile_ns(50.0))),
+        ("Mean(us)", 8, Right, &|(_, h)| us(h.mean_ns())),
+        ("Median(us)", 10, Right, &|(_, h)| us(h.percentile_ns(50.0))),
         ("P95(us)", 7, Right, &|(_, h)| us(h.percentile_ns(95.0))),
         ("P99(us)", 7, Right, &|(_, h)| us(h.percentile_ns(99.0))),
         ("P99.9(us)", 7, Right, &|(_, h)| us(h.percentile_ns(99.9))),
         ("P99.99(us)", 7, Right, &|(_, h)| us(h.percentile_ns(99.99))),
-        ("Max(us)", 7, Right, &|(_, h)| us(h.max_ns())),
+        ("Worst(us)", 9, Right, &|(_, h)| us(h.max_ns())),
     ]);
     out.table(columns.without_empty());
     left_out(out, rows.len(), shown.len());
@@ -34,7 +34,7 @@ pub fn table(out: &mut Page, title: &str, rows: &[(String, Histogram)]) {
 pub fn left_out(out: &mut Page, of: usize, shown: usize) {
     if shown < of {
         out.line(&format!(
-            "  (the {SHOWN_ENDS} fastest and {SHOWN_ENDS} slowest of {of} rows by average; --all shows every row)"
+            "  (the {SHOWN_ENDS} fastest and {SHOWN_ENDS} slowest of {of} rows by median; --all shows every row)"
         ));
     }
 }
@@ -72,33 +72,6 @@ pub fn groups(out: &mut Page, section: &Section, name: &str, what: &str) {
             .collect();
         table(out, &format!("Per {} {what}", grouping.title), &rows);
     }
-}
-
-/// CPUs against each other: average, 95th percentile, how much slower than the best, and a bar.
-pub fn comparison(out: &mut Page, section: &Section, name: &str, title: &str, prefix: &str) {
-    let cpus: Vec<(u32, Histogram)> = section.per_cpu(name).into_iter().collect();
-    let averages: Vec<f64> = cpus.iter().filter_map(|(_, h)| h.mean_ns()).collect();
-    if averages.len() < 2 {
-        return;
-    }
-    let best = averages.iter().copied().fold(f64::INFINITY, f64::min);
-    let worst = averages.iter().copied().fold(0.0, f64::max);
-    out.heading(title);
-    let (avg, p95, bars) = (format!("{prefix}Avg(us)"), format!("{prefix}P95(us)"), format!("{prefix}AvgBar"));
-    let average = |h: &Histogram| h.mean_ns().unwrap_or(f64::NAN);
-    let shown = ends(&cpus, out.most(), |(_, h)| h.mean_ns().unwrap_or(f64::INFINITY));
-    let columns = Rows::of(shown.iter().map(|place| &cpus[*place])).columns(&[
-        ("CPU", 5, Right, &|(cpu, _)| cpu.to_string()),
-        ("Samples", 7, Right, &|(_, h)| h.count().to_string()),
-        (&avg, 11, Right, &|(_, h)| us(h.mean_ns())),
-        (&p95, 11, Right, &|(_, h)| us(h.percentile_ns(95.0))),
-        ("vsBest%", 8, Right, &|(_, h)| {
-            if best > 0.0 { format!("{:.1}%", (average(h) / best - 1.0) * 100.0) } else { "-".to_owned() }
-        }),
-        (&bars, 28, Left, &|(_, h)| bar(average(h), worst)),
-    ]);
-    out.table(columns);
-    left_out(out, cpus.len(), shown.len());
 }
 
 /// `Total samples: 4,000` over every record of the section.

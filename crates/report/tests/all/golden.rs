@@ -76,7 +76,7 @@ fn a_wide_machine_shows_its_ends_and_says_so() {
     let records = sample::mmio(&mut sample::Random(1), &shape, "1");
     let text = table::render(&records, &table::Options::default());
     assert!(text.lines().count() < 200, "{} lines", text.lines().count());
-    assert!(text.contains("(the 10 fastest and 10 slowest of 512 rows by average; --all shows every row)"));
+    assert!(text.contains("(the 10 fastest and 10 slowest of 512 rows by median; --all shows every row)"));
     let all = table::render(&records, &table::Options { all: true });
     assert!(all.lines().count() > 512 * 3, "{} lines", all.lines().count());
     assert!(!all.contains("fastest and"));

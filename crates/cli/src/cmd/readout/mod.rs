@@ -47,6 +47,7 @@ pub fn run_with(args: Args, mut output: Output, ctx: &Ctx) -> anyhow::Result<Exi
         open: &open,
     };
     let watcher = Watcher { ctx, stop: ctx.stop.clone(), bar: bar(ctx, "{msg}"), last: Mutex::default() };
+    output.progress = Some(watcher.bar.clone());
     let summary = readout::measure(&ctx.root, task, &watcher, &mut output);
     watcher.bar.finish_and_clear();
     let summary = summary?;
