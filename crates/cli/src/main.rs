@@ -50,6 +50,10 @@ fn main() -> ExitCode {
     }
     let mut root = pciescope_hw::Root::at(&cli.root);
     root.shows_serial = cli.serial;
+    if !root.is_live() && !root.exists("/sys") && !root.exists("/proc") {
+        let text = format!("--root {}: it is no recorded machine, for it has neither sys nor proc", cli.root.display());
+        return report_failure(&cmd::Refusal::new(text, "give a folder that tests/sysfs/record-tree.sh made").into());
+    }
     if cli.no_color {
         anstream::ColorChoice::Never.write_global();
         console::set_colors_enabled(false);
@@ -85,7 +89,7 @@ fn run(verb: Verb, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Verb::Watch(args) => cmd::watch::run(args, ctx),
         Verb::Doctor(args) => cmd::doctor::run(args, ctx),
         Verb::Compare(args) => cmd::compare::run(args, ctx),
-        Verb::Completions(args) => cmd::completions::run(args, Cli::command()),
+        Verb::Completions(args) => cmd::completions::run(&args),
         Verb::Complete(args) => cmd::completions::complete(&args, Cli::command()),
         Verb::Man(args) => cmd::man::run(args, Cli::command()),
         Verb::Lab(args) => cmd::lab::run(args, ctx),

@@ -15,14 +15,15 @@ struct Unnamed {
 }
 
 /// Labels the runs that have no label, where there are several runs: with the name of the file, and with the time in UTC
-/// where the file has several runs or no name. `files` has the file of a run. No two of them get the same label.
+/// where the file has several runs or no name. Runs of one label get their time behind it. `files` has the file of a run. No
+/// two of them get the same label.
 pub fn name_runs(records: &mut [Record], files: &HashMap<String, Box<Path>>) {
-    let mut labelled: BTreeSet<&str> = BTreeSet::new();
+    let mut labels: HashMap<&str, &str> = HashMap::new();
     let mut runs: Vec<&str> = Vec::new();
     let mut began: HashMap<&str, &str> = HashMap::new();
     for record in records.iter() {
-        if record.label.is_some() {
-            labelled.insert(&record.run);
+        if let Some(label) = &record.label {
+            labels.insert(&record.run, label);
         }
         let first = began.entry(&record.run).or_insert_with(|| {
             runs.push(&record.run);
@@ -38,10 +39,12 @@ pub fn name_runs(records: &mut [Record], files: &HashMap<String, Box<Path>>) {
     let short = |path: &Path| jsonl::name(path.with_extension("").file_name().map_or(path, Path::new));
     let all: BTreeSet<&Path> = runs.iter().filter_map(|run| file(run)).collect();
     let is_alone = |path: &Path| all.iter().filter(|other| short(other) == short(path)).count() == 1;
-    let unnamed = runs.iter().filter(|run| !labelled.contains(**run)).map(|run| {
+    let is_shared = |label: &&str| labels.values().filter(|other| *other == label).count() > 1;
+    let unnamed = runs.iter().filter(|run| labels.get(**run).is_none_or(is_shared)).map(|run| {
         let (date, time) = began[run].split_once('T').unwrap_or(("", began[run]));
         let time = time.split(['.', 'Z']).next().unwrap_or_default().to_owned();
         let file = file(run).map(|path| if is_alone(path) { short(path) } else { jsonl::name(path) });
+        let file = labels.get(*run).map(|label| (*label).to_owned()).or(file);
         ((*run).to_owned(), Unnamed { file: file.unwrap_or_default(), date: date.to_owned(), time })
     });
     let unnamed: Vec<(String, Unnamed)> = unnamed.collect();
@@ -92,6 +95,8 @@ mod tests {
             (&[("a.jsonl", early, None), ("a.jsonl", tomorrow, None)], "a 2026-11-21 09:00:00|a 2026-11-22 09:00:00"),
             (&[("-", early, None), ("-", early, None)], "09:00:00|09:00:00 (2)"),
             (&[("a.jsonl", early, Some("old")), ("a.jsonl", late, None)], "old|a"),
+            (&[("a.jsonl", early, Some("x")), ("b.jsonl", late, Some("x"))], "x 09:00:00|x 10:30:00"),
+            (&[("a.jsonl", early, Some("x")), ("b.jsonl", early, Some("x"))], "x 09:00:00|x 09:00:00 (2)"),
         ] {
             assert_eq!(named(runs), wanted, "{runs:?}");
         }

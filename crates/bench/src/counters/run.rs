@@ -76,6 +76,7 @@ pub fn measure(root: &Root, task: Task, host: &mut dyn Host, sink: &mut dyn Sink
     let mut warnings = absent;
     warnings.append(&mut warnings::not_counted(&writer.panels, &session));
     warnings.append(&mut warnings::left_out(root, &session));
+    warnings.extend(warnings::odd_functions(root));
     journal.put(Record::first(environment, Plan::Stat(plan.clone()), warnings))?;
     if plan.interval_ns.is_some() {
         session.follow_cpus();

@@ -3,7 +3,7 @@
 use pciescope_core::record::Warning;
 use pciescope_core::warning;
 use pciescope_hw::perf::{By, Doubt};
-use pciescope_hw::{Root, account};
+use pciescope_hw::{Root, account, pci};
 
 use super::panel::Panel;
 use super::session::Session;
@@ -24,6 +24,12 @@ pub(super) fn not_counted(panels: &[Panel], session: &Session) -> Vec<Warning> {
         }
     }
     lacks.iter().map(Lack::warning).collect()
+}
+
+/// Functions that cannot be understood, so that nothing of them is shown.
+pub(super) fn odd_functions(root: &Root) -> impl Iterator<Item = Warning> {
+    let odd = pci::functions(root).left_out.into_iter();
+    odd.map(|(bdf, error)| warning::NOT_COUNTED.warn(format!("{bdf} is left out: {}", chain(&error))))
 }
 
 /// Devices that the kernel counts, and that the accounts leave out so that nothing is counted twice or made up.

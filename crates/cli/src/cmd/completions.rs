@@ -6,12 +6,11 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
-use clap_complete::Shell;
 use pciescope_catalogue::{Catalogue, Group};
 use pciescope_hw::doctor::CHECKS;
 use pciescope_hw::probe::open::Kind;
@@ -28,13 +27,12 @@ Examples:
   pciescope completions fish > ~/.config/fish/completions/pciescope.fish
   source <(pciescope completions bash)            in this shell only
 
-Those of bash, zsh and fish know this machine's functions, disks, interfaces and
-PMUs, and the names of checks, metrics, events and kernels. The Debian package
-installs them.")]
+They know this machine's functions, disks, interfaces and PMUs, and the names of
+checks, metrics and kernels. The Debian package installs them.")]
 pub struct Args {
     /// The shell to print completions for
-    #[arg(value_enum)]
-    shell: Shell,
+    #[arg(value_parser = ["bash", "zsh", "fish"])]
+    shell: String,
 }
 
 /// The arguments of `pciescope complete`.
@@ -45,27 +43,17 @@ pub struct WordArgs {
     words: Vec<OsString>,
 }
 
-/// Runs the verb on the definition of the arguments.
-pub fn run(args: Args, cli: Command) -> anyhow::Result<ExitCode> {
-    let mut text = Vec::new();
-    match args.shell {
-        Shell::Bash => text.extend(include_bytes!("completions/bash")),
-        Shell::Zsh => text.extend(include_bytes!("completions/zsh")),
-        Shell::Fish => text.extend(include_bytes!("completions/fish")),
-        shell => clap_complete::generate(shell, &mut shown(cli), "pciescope", &mut text),
-    }
+/// Runs the verb.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let text = match &*args.shell {
+        "bash" => include_str!("completions/bash"),
+        "zsh" => include_str!("completions/zsh"),
+        _ => include_str!("completions/fish"),
+    };
     let mut out = io::stdout().lock();
-    out.write_all(&text)?;
+    out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The command line without what the help hides: clap_complete would offer it.
-fn shown(cli: Command) -> Command {
-    let verbs = cli.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
-    let options = cli.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
-    let about = cli.get_about().cloned().unwrap_or_default();
-    Command::new("pciescope").version(env!("CARGO_PKG_VERSION")).about(about).args(options).subcommands(verbs)
 }
 
 /// Prints what may stand in the place of the last word: a line each, with its help behind a tabulator. The exit code is 1 where
@@ -87,10 +75,6 @@ type Offer = (String, String);
 fn offer(word: impl Into<String>, help: Option<&clap::builder::StyledStr>) -> Offer {
     let help = help.map(|text| text.to_string().lines().next().unwrap_or_default().to_owned());
     (word.into(), help.unwrap_or_default())
-}
-
-fn plain(word: impl Into<String>) -> Offer {
-    (word.into(), String::new())
 }
 
 /// What may stand in the place of the last word; `None` where that is a file or a command.
@@ -152,19 +136,17 @@ fn values(root: &Root, command: &Command, arg: &Arg, before: &str, typed: &str) 
         true => typed.split_at(typed.rfind(',').map_or(0, |at| at + 1)),
         false => ("", typed),
     };
-    let checks = || CHECKS.iter().map(|check| (check.name.to_owned(), check.looks_at.to_owned()));
     let mut all: Vec<Offer> = match (arg.get_id().as_str(), name) {
         _ if !known.is_empty() => known.iter().map(|one| offer(one.get_name(), one.get_help())).collect(),
-        ("only" | "skip", _) => checks().collect(),
-        ("silence", _) => checks().collect(),
+        ("only" | "skip" | "silence", _) => {
+            CHECKS.iter().map(|check| (check.name.to_owned(), check.looks_at.to_owned())).collect()
+        }
         ("metric", _) => metrics(root),
-        ("kernels", _) => pciescope_bench::convert::all(1).iter().map(|one| plain(one.name())).collect(),
-        ("events", _) => events(root),
+        ("kernels", _) => pciescope_bench::convert::all(1).iter().map(|one| offer(one.name(), None)).collect(),
         (_, "BACKEND") => {
             let names = ["auto", "fake"].into_iter().chain(Kind::ALL.into_iter().map(Kind::name));
-            names.filter(|name| is_taken(command, arg, name)).map(plain).collect()
+            names.filter(|name| is_taken(command, arg, name)).map(|word| offer(word, None)).collect()
         }
-        (_, "SOURCE") if arg.get_id() == "source" => ["all", "hardware", "kernel"].map(plain).to_vec(),
         (_, "FILE" | "FILES" | "DIR" | "CMD" | "COMMAND" | "SOCKET") => return None,
         (_, "DEV" | "BDF" | "BDF|PMU") if typed.starts_with('/') => return None,
         (_, "DEV" | "BDF" | "BDF|PMU") => {
@@ -177,17 +159,15 @@ fn values(root: &Root, command: &Command, arg: &Arg, before: &str, typed: &str) 
             if name.contains("PMU") {
                 all.extend(pmus(root));
             }
-            all.into_iter().map(plain).collect()
+            all.into_iter().map(|word| offer(word, None)).collect()
         }
         _ => Vec::new(),
     };
     let mut seen = BTreeSet::new();
     all.retain(|(word, _)| word.starts_with(typed) && seen.insert(word.clone()));
     // A readout takes any file.
-    if name == "DEV" && all.is_empty() {
-        return None;
-    }
-    Some(all.into_iter().map(|(word, help)| (format!("{before}{first}{word}"), help)).collect())
+    let is_file = name == "DEV" && all.is_empty();
+    (!is_file).then(|| all.into_iter().map(|(word, help)| (format!("{before}{first}{word}"), help)).collect())
 }
 
 /// The PMUs that the catalogue may know by their names.
@@ -205,15 +185,7 @@ fn metrics(root: &Root) -> Vec<Offer> {
     let mut all: Vec<Offer> =
         here.flat_map(|kind| &kind.metrics).map(|one| (one.name.clone(), one.text.clone())).collect();
     all.sort();
-    Group::ALL.into_iter().map(Group::text).chain(["vectors"]).map(plain).chain(all).collect()
-}
-
-/// The names of the events of all PMUs that the catalogue may know.
-fn events(root: &Root) -> Vec<Offer> {
-    let of = |pmu: &String| root.names(Path::new(PMUS).join(pmu).join("events"));
-    let mut all: Vec<String> = pmus(root).iter().flat_map(of).filter(|name| !name.contains('.')).collect();
-    all.sort();
-    all.into_iter().map(plain).collect()
+    Group::ALL.into_iter().map(Group::text).chain(["vectors"]).map(|word| offer(word, None)).chain(all).collect()
 }
 
 /// Whether a verb takes a value, whatever else it lacks.

@@ -55,11 +55,6 @@ fn bash_completes_options_and_values() {
 fn what_the_help_hides_is_not_offered() {
     assert!(!offered(&[""]).contains(&"man".to_owned()), "the verb that writes manual pages is for packagers");
     assert!(!offered(&["stat", "-"]).contains(&"--root".to_owned()));
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let text = run(&format!("completions {shell}")).expect_code(0).stdout;
-        assert!(!text.contains("--root"), "{shell}");
-        assert!(text.contains(" complete -- ") || text.contains("latency"), "{shell}");
-    }
 }
 
 /// What bash offers on a machine of tests/sysfs.
@@ -102,7 +97,7 @@ fn checks_metrics_kernels_and_backends_are_offered() {
 }
 
 #[test]
-fn pmus_of_the_catalogue_and_their_events_are_offered() {
+fn pmus_of_the_catalogue_and_their_metrics_are_offered() {
     let root = folder("completion-pmus");
     let pmus = root.join("sys/bus/event_source/devices");
     for (pmu, event) in
@@ -113,7 +108,6 @@ fn pmus_of_the_catalogue_and_their_events_are_offered() {
     }
     assert_eq!(offered_on(&root, "stat d"), ["dwc_rootport_8008", "dwc_rootport_8010"]);
     assert_eq!(offered_on(&root, "stat c"), Vec::<String>::new());
-    assert_eq!(offered_on(&root, "stat -e rx"), ["rx_memory_read", "rx_memory_write"]);
     let all = offered_on(&root, "stat --metric ");
     assert_eq!(all.iter().filter(|name| *name == "rx_bytes_per_s").count(), 1, "{all:?}");
     assert!(all.contains(&"l0_share".to_owned()), "{all:?}");
@@ -167,5 +161,5 @@ fn the_tabulator_key_completes_in_each_shell() {
 #[test]
 fn an_unknown_shell_is_refused_with_those_that_there_are() {
     let ended = pciescope(&["completions", "tcsh"]).expect_code(2);
-    assert!(ended.stderr.contains("tcsh") && ended.stderr.contains("powershell"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("tcsh") && ended.stderr.contains("fish"), "{}", ended.stderr);
 }

@@ -369,3 +369,12 @@ fn a_synthetic_machine_has_traffic_on_both_sources() {
     assert!(refused.contains("auto") && refused.contains("fake"), "{refused}");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "folders of synthetic machines are left");
 }
+
+#[test]
+fn a_function_that_cannot_be_understood_is_named_once() {
+    let machine = Machine::new("stat-odd");
+    machine.put("sys/bus/pci/devices/0000:00:09.0/vendor", "none\n");
+    let first = machine.stat("-j --duration 20ms").expect_code(0).records().remove(0);
+    let odd: Vec<_> = first.warnings.iter().filter(|warning| warning.text.contains("0000:00:09.0")).collect();
+    assert!(matches!(odd[..], [one] if one.code == "not-counted" && one.text.contains("left out")), "{odd:?}");
+}

@@ -172,3 +172,12 @@ fn threads_that_cannot_be_created_end_the_run_by_an_error() {
         assert!(text.contains("start a thread for CPU ") && text.contains("pids.max"), "{text}");
     }
 }
+
+#[test]
+fn a_folder_that_is_no_machine_is_refused_by_name() {
+    let root = folder("no-machine");
+    for verb in ["", "list", "stat --list"] {
+        let ended = at(&root, verb).expect_code(2);
+        assert!(ended.stdout.is_empty() && ended.stderr.contains("neither sys nor proc"), "{ended:?}");
+    }
+}

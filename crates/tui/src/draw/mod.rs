@@ -299,7 +299,10 @@ fn sums(state: &State) -> String {
     let mut parts = Vec::new();
     if !ports.is_empty() {
         let (rx, tx) = (sum(&ports, "rx_bytes_per_s"), sum(&ports, "tx_bytes_per_s"));
-        parts.push(format!("PCIe Rx {rx} Tx {tx} B/s, {} ports", ports.len()));
+        // A function on a root bus is no port.
+        let (count, of) = (ports.iter().filter(|one| one.is_port()).count(), ports.len());
+        let others = if count < of { format!(", {} root bus devices", of - count) } else { String::new() };
+        parts.push(format!("PCIe Rx {rx} Tx {tx} B/s, {count} ports{others}"));
     }
     if !channels.is_empty() {
         let (read, write) = (sum(&channels, "read_bytes_per_s"), sum(&channels, "write_bytes_per_s"));

@@ -80,7 +80,11 @@ fn title(pen: &mut Pen<'_>, state: &State, id: RowId, source: Option<&Source>) -
     let mut parts = Vec::new();
     let (link, is_bad) = link_text(state, function, 40);
     if let Some(full) = function.link {
-        parts.push(format!("link {link} GT/s (this end {} x{})", short(full.max_speed_gts), full.max_width));
+        // A word says that no speed is known.
+        parts.push(match link.starts_with(|first: char| first.is_ascii_digit()) {
+            true => format!("link {link} GT/s (this end {} x{})", short(full.max_speed_gts), full.max_width),
+            false => format!("link {link}"),
+        });
         if let Some(mps) = full.mps_bytes {
             parts.push(format!("MPS {mps}"));
         }

@@ -218,6 +218,24 @@ fn a_machine_without_counters_shows_its_tree() {
 }
 
 #[test]
+fn a_nominal_link_has_no_speed_and_a_function_on_a_root_bus_is_no_port() {
+    let mut state = uncounted();
+    let link =
+        Some(Link { is_nominal: true, speed_gts: 2.5, width: 1, max_speed_gts: 2.5, max_width: 1, ..Link::default() });
+    state.model.set_functions(vec![Function { bdf: Some(sample::bdf("0000:00:1e.0")), link, ..Function::default() }]);
+    press(&mut state, "\n");
+    let text = screen(&state, 120, 40);
+    assert!(text.contains("link nominal,") && !text.contains("GT/s"), "{text}");
+    let mut state = State::new(BLOCKS, Origin::Live { interval_ns: 1_000_000_000 });
+    let (port, mut integrated) = (sample::port(1, 5), sample::port(2, 5));
+    integrated.instance.as_mut().unwrap().scope = "function".to_owned();
+    integrated.device.as_mut().unwrap().path.clear();
+    state.take(&[port, integrated]);
+    let text = screen(&state, 120, 40);
+    assert!(text.contains("1 ports, 1 root bus devices"), "{text}");
+}
+
+#[test]
 fn a_probe_that_cannot_measure_says_why() {
     let mut state = replayed(BLOCKS, 5);
     let mut refused = sample::latency(800);
