@@ -52,7 +52,7 @@ pub fn run(links: &mut dyn Links, task: Task, host: &mut dyn Host, sink: &mut dy
     let start = now_ns();
     let mut at_ns = 0;
     loop {
-        for seen in tracker.next(links.sample()) {
+        for seen in tracker.next(links.sample(at_ns)) {
             folded.add(seen);
         }
         folded.put(&mut journal, &method)?;
@@ -211,22 +211,12 @@ mod tests {
         }
     }
 
-    /// A script whose time goes on by a step with each sample.
-    struct Stepped(Script, u64, u64);
-    impl Links for Stepped {
-        fn sample(&mut self) -> pciescope_hw::watch::Sample {
-            self.0.set(self.1);
-            self.1 += self.2;
-            self.0.sample()
-        }
-    }
-
     const SECOND: u64 = 1_000_000_000;
 
     fn watch(options: &str, seconds: u64, sink: &mut dyn Sink) {
         let options = options.parse().unwrap();
         let root = Synthetic::root(&options).unwrap();
-        let mut links = Stepped(Script::synthetic(&root, &options), 0, SECOND);
+        let mut links = Script::synthetic(&root, &options);
         let plan = WatchPlan { interval_ns: SECOND, duration_ns: Some(seconds * SECOND), ..WatchPlan::default() };
         let task = Task { plan, environment: Environment::default(), label: None, backend: "fake", warnings: None };
         run(&mut links, task, &mut Fast, sink).unwrap();

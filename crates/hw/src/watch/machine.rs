@@ -187,7 +187,7 @@ impl Machine {
 }
 
 impl Links for Machine {
-    fn sample(&mut self) -> Sample {
+    fn sample(&mut self, _planned_ns: u64) -> Sample {
         let mut sample = Sample { at: now(), held: self.log.as_mut().map(Log::held), ..Sample::default() };
         let listed = std::fs::read_dir(self.root.path("/sys/bus/pci/devices")).into_iter().flatten().flatten();
         // By address, so that a port is known before what is below it.
@@ -318,7 +318,7 @@ mod tests {
     fn registers_of_a_port_and_its_card_take_four_reads() {
         let tree = tree();
         let mut machine = Machine::new(&Root::at(tree.path()), &[]);
-        let sample = machine.sample();
+        let sample = machine.sample(0);
         let port = &sample.functions[&PORT.parse().unwrap()];
         assert!(
             port.fixed.leads_down && port.fixed.has_link && !sample.functions[&CARD.parse().unwrap()].fixed.has_link
@@ -329,7 +329,7 @@ mod tests {
         for bdf in [PORT, CARD] {
             put(tree.path(), bdf, "config", [0; 64]);
         }
-        let sample = Machine::new(&Root::at(tree.path()), &[]).sample();
+        let sample = Machine::new(&Root::at(tree.path()), &[]).sample(0);
         let port = &sample.functions[&PORT.parse().unwrap()];
         assert_eq!((port.link, port.shown, sample.reads), (None, Some((16.0, 4)), 0));
     }
@@ -345,8 +345,8 @@ mod tests {
         let opened = || rustix::io::read(&watched, &mut [0; 4096]).unwrap_or(0) > 0;
         let sample = || {
             let mut machine = Machine::new(&Root::at(tree.path()), &[]);
-            machine.sample();
-            machine.sample().functions[&CARD.parse().unwrap()].is_asleep
+            machine.sample(0);
+            machine.sample(0).functions[&CARD.parse().unwrap()].is_asleep
         };
         // By its own state, by one that changes, by D3cold, and by that of the port above.
         for (bdf, file, asleep, awake) in [

@@ -20,8 +20,9 @@ pub use tracker::{Seen, Total, Tracker};
 
 /// What a watch looks at: this machine, or a script.
 pub trait Links {
-    /// How everything is now.
-    fn sample(&mut self) -> Sample;
+    /// How everything is now. `planned_ns` is the moment that was planned for it, in nanoseconds since the first sample: a
+    /// script shows that one.
+    fn sample(&mut self, planned_ns: u64) -> Sample;
 
     /// How long a time under watch takes in reality, in nanoseconds.
     fn real_ns(&self, ns: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Samples that follow a script, in a time that may pass faster than the real one: `watch --backend fake`, and tests.
+//! Samples that follow a script, in a time that passes faster than the real one: `watch --backend fake`, and tests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use super::{End, Fixed, Links, Machine, Moment, Sample, bits};
 use crate::Root;
 use crate::link::SPEEDS;
 use crate::probe::fake::Options;
-use crate::wait::now_ns;
 
 /// What happens to a function.
 #[derive(Debug, Clone, Copy)]
@@ -41,10 +40,8 @@ pub struct Script {
     /// After this time the script begins again, in nanoseconds.
     again_ns: u64,
     round: u64,
-    /// Real and scripted CLOCK_MONOTONIC at the start, and how many scripted seconds a real one has.
-    begun_ns: u64,
+    /// How many scripted seconds a real one has.
     faster: u64,
-    at_ns: Option<u64>,
 }
 
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -53,7 +50,7 @@ impl Script {
     /// The synthetic machine: a disk's link falls back with errors and is set back, a GPU slows its link down while it is
     /// idle, a card is changed. The script takes an hour; a day passes in a minute. With a host's name nothing happens.
     pub fn synthetic(root: &Root, options: &Options) -> Script {
-        let mut functions = Machine::new(root, &[]).sample().functions;
+        let mut functions = Machine::new(root, &[]).sample(0).functions;
         let with_card: Vec<Bdf> =
             functions.values().filter_map(|end| end.fixed.function.path.last().copied()).collect();
         for (bdf, end) in &mut functions {
@@ -72,13 +69,7 @@ impl Script {
     /// A script that begins now: events by time in nanoseconds since the start, repeated after `again_ns`. A real second has
     /// `faster` scripted ones.
     pub fn new(start: BTreeMap<Bdf, End>, events: Vec<(u64, Bdf, Event)>, again_ns: u64, faster: u64) -> Script {
-        let (now, begun_ns) = (start.clone(), now_ns());
-        Script { start, now, events, next: 0, again_ns, round: 0, begun_ns, faster: faster.max(1), at_ns: None }
-    }
-
-    /// The next sample is that of a moment, in nanoseconds since the start, and not of the real time.
-    pub fn set(&mut self, at_ns: u64) {
-        self.at_ns = Some(at_ns);
+        Script { now: start.clone(), start, events, next: 0, again_ns, round: 0, faster: faster.max(1) }
     }
 
     fn play(&mut self, bdf: Bdf, event: Event) {
@@ -115,9 +106,7 @@ impl Script {
 }
 
 impl Links for Script {
-    fn sample(&mut self) -> Sample {
-        let real_ns = now_ns().saturating_sub(self.begun_ns).saturating_mul(self.faster);
-        let at_ns = self.at_ns.take().unwrap_or(real_ns);
+    fn sample(&mut self, at_ns: u64) -> Sample {
         while let Some((due, bdf, event)) = self.events.get(self.next).copied() {
             if due + self.round * self.again_ns > at_ns {
                 break;
