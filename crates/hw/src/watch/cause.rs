@@ -70,7 +70,7 @@ pub(super) fn hint((before, now): (&End, &End), is_held: Option<bool>) -> Option
     if let Some(evidence) = of_slot(before, now) {
         return of(Cause::HotPlug, evidence);
     }
-    let is_disabled = |end: &End| Some(has(end, bits::DISABLED));
+    let is_disabled = |end: &End| Some(u8::from(has(end, bits::DISABLED)));
     if let Some(evidence) = differs(is_disabled(before), is_disabled(now), "Link Disable") {
         return of(Cause::Software, evidence);
     }
@@ -149,7 +149,7 @@ pub(super) fn between(pair: &Pair) -> (Cause, Vec<String>) {
 
 /// What a slot tells of a card that came or went.
 pub(super) fn of_slot(before: &End, now: &End) -> Option<String> {
-    let card = |end: &End| end.slot.map(|slot| slot & bits::CARD != 0);
+    let card = |end: &End| end.slot.map(|slot| u8::from(slot & bits::CARD != 0));
     let power = |end: &End| end.slot.map(|slot| if slot & bits::POWER_OFF == 0 { "on" } else { "off" });
     let of_card = differs(card(before), card(now), "Presence Detect");
     of_card.or_else(|| differs(power(before), power(now), "slot power"))
