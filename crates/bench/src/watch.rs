@@ -15,7 +15,7 @@ use crate::journal::Journal;
 
 /// What a watch is to do.
 #[derive(Debug)]
-pub struct Task {
+pub struct WatchTask {
     /// What to watch, how often and how long.
     pub plan: WatchPlan,
     /// The machine.
@@ -42,8 +42,8 @@ pub struct Outcome {
 /// # Errors
 /// [`Error::Sink`]: a record that cannot be written because the disk is full is kept, and folded with later ones of the same
 /// kind; any other failure ends the watch.
-pub fn run(links: &mut dyn Links, task: Task, host: &mut dyn Host, sink: &mut dyn Sink) -> Result<Outcome, Error> {
-    let Task { plan, environment, label, backend, warnings } = task;
+pub fn run(links: &mut dyn Links, task: WatchTask, host: &mut dyn Host, sink: &mut dyn Sink) -> Result<Outcome, Error> {
+    let WatchTask { plan, environment, label, backend, warnings } = task;
     let method =
         Method { backend: backend.to_owned(), emulated: environment.hypervisor.is_some(), ..Method::default() };
     let mut journal = Journal::new(Identity::new("watch", label), sink);
@@ -218,7 +218,8 @@ mod tests {
         let root = Synthetic::root(&options).unwrap();
         let mut links = Script::synthetic(&root, &options);
         let plan = WatchPlan { interval_ns: SECOND, duration_ns: Some(seconds * SECOND), ..WatchPlan::default() };
-        let task = Task { plan, environment: Environment::default(), label: None, backend: "fake", warnings: None };
+        let task =
+            WatchTask { plan, environment: Environment::default(), label: None, backend: "fake", warnings: None };
         run(&mut links, task, &mut Fast, sink).unwrap();
     }
 

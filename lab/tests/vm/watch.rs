@@ -254,7 +254,7 @@ fn nothing_is_woken_or_written(vm: &Guest, board: &Endpoint, ports: &[String]) {
     assert_eq!(active(), was_active, "a watch woke {device}");
     assert_eq!(status(), before, "a watch cleared a bit");
     let asleep = records.iter().filter_map(|one| one.metrics.get("asleep_ns")).any(|metric| metric.value > 0.0);
-    assert!(asleep, "nobody says that a function sleeps");
+    assert!(asleep, "no record says that a function sleeps");
     let is_start = |one: &Record| one.change.as_ref().is_none_or(Change::is_start);
     assert!(records.iter().all(is_start), "{:#?}", records.iter().find(|one| !is_start(one)));
     // It says for which link a change could have been missed, and why.

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use pciescope_bench::watch::{self, Task};
+use pciescope_bench::watch::{self, WatchTask};
 use pciescope_core::{Warning, WatchPlan, warning};
 use pciescope_hw::probe::open::Backend;
-use pciescope_hw::watch::{Links, Machine, Script};
+use pciescope_hw::watch::{Links, LiveLinks, Script};
 use pciescope_hw::{config, environment, pci};
 
 use super::Ctx;
@@ -74,7 +74,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
     let (mut links, backend): (Box<dyn Links>, _) = match &args.backend {
         Backend::Fake(options) => (Box::new(Script::synthetic(&ctx.root, options)), "fake"),
-        Backend::Auto | Backend::Real(_) => (Box::new(Machine::new(&ctx.root, &functions)), "sysfs"),
+        Backend::Auto | Backend::Real(_) => (Box::new(LiveLinks::new(&ctx.root, &functions)), "sysfs"),
     };
     let file = args.output.file.create(&[])?;
     let form = match (args.output.json, args.output.csv) {
@@ -85,7 +85,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let mut output = Output::new(form, form.out(), file, args.output.file.label.clone());
     let plan =
         WatchPlan { functions, interval_ns: args.interval.0, duration_ns: args.duration.map(|duration| duration.0) };
-    let task = Task {
+    let task = WatchTask {
         plan,
         environment: environment::read(&ctx.root),
         label: args.output.file.label.clone(),

@@ -6,14 +6,14 @@ use super::{End, bits};
 use crate::ceiling;
 use crate::link::SPEEDS;
 
-/// Speed in GT/s and lanes; 0 lanes is no link.
-pub(super) type State = (f64, u8);
+/// Speed in GT/s and lanes of a link; 0 lanes is no link.
+pub(super) type LinkRate = (f64, u8);
 
 /// A link before and now.
 pub(super) struct Pair<'e> {
     /// The end that has the link: a port, or a function whose port is not seen.
     pub ends: (&'e End, &'e End),
-    pub states: (State, State),
+    pub states: (LinkRate, LinkRate),
     /// The function below the port.
     pub below: (Option<&'e End>, Option<&'e End>),
 }
@@ -40,7 +40,7 @@ fn differs<T: PartialEq + ToString>(before: Option<T>, now: Option<T>, what: &st
 }
 
 /// Bytes per second; 0 for no link.
-pub(super) fn rate((speed, width): State) -> f64 {
+pub(super) fn rate((speed, width): LinkRate) -> f64 {
     ceiling::wire_bytes_per_s(speed, width).unwrap_or(0.0)
 }
 
@@ -88,7 +88,7 @@ pub(super) fn hint((before, now): (&End, &End), is_held: Option<bool>) -> Option
 impl Hint {
     /// Whether it can be why a link changed so: a link that was told its speed has it, and other hints are of links that
     /// come or go.
-    fn explains(&self, (before, now): (State, State)) -> bool {
+    fn explains(&self, (before, now): (LinkRate, LinkRate)) -> bool {
         match self.target {
             Some(target) => now.0 == target && now.1 == before.1,
             None => (before.1 == 0) != (now.1 == 0),

@@ -21,7 +21,7 @@ const EXT_CONTAINMENT: u16 = 0x001d;
 
 /// This machine, or a recorded tree of one.
 #[derive(Debug)]
-pub struct Machine {
+pub struct LiveLinks {
     root: Root,
     /// Only these and the ports above them; all where it is empty.
     only: BTreeSet<Bdf>,
@@ -49,12 +49,12 @@ struct Offsets {
     containment: Option<u64>,
 }
 
-impl Machine {
+impl LiveLinks {
     /// The machine; of its functions those named with the ports above them, or all if none is.
-    pub fn new(root: &Root, named: &[Bdf]) -> Machine {
+    pub fn new(root: &Root, named: &[Bdf]) -> LiveLinks {
         let mut only: BTreeSet<Bdf> = named.iter().copied().collect();
         only.extend(named.iter().flat_map(|bdf| pci::path(root, *bdf)));
-        Machine {
+        LiveLinks {
             root: root.clone(),
             only,
             known: BTreeMap::new(),
@@ -186,7 +186,7 @@ impl Machine {
     }
 }
 
-impl Links for Machine {
+impl Links for LiveLinks {
     fn sample(&mut self, _planned_ns: u64) -> Sample {
         let mut sample = Sample { at: now(), held: self.log.as_mut().map(Log::held), ..Sample::default() };
         let listed = std::fs::read_dir(self.root.path("/sys/bus/pci/devices")).into_iter().flatten().flatten();
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn registers_of_a_port_and_its_card_take_four_reads() {
         let tree = tree();
-        let mut machine = Machine::new(&Root::at(tree.path()), &[]);
+        let mut machine = LiveLinks::new(&Root::at(tree.path()), &[]);
         let sample = machine.sample(0);
         let port = &sample.functions[&PORT.parse().unwrap()];
         assert!(
@@ -329,7 +329,7 @@ mod tests {
         for bdf in [PORT, CARD] {
             put(tree.path(), bdf, "config", [0; 64]);
         }
-        let sample = Machine::new(&Root::at(tree.path()), &[]).sample(0);
+        let sample = LiveLinks::new(&Root::at(tree.path()), &[]).sample(0);
         let port = &sample.functions[&PORT.parse().unwrap()];
         assert_eq!((port.link, port.shown, sample.reads), (None, Some((16.0, 4)), 0));
     }
@@ -344,7 +344,7 @@ mod tests {
         }
         let opened = || rustix::io::read(&watched, &mut [0; 4096]).unwrap_or(0) > 0;
         let sample = || {
-            let mut machine = Machine::new(&Root::at(tree.path()), &[]);
+            let mut machine = LiveLinks::new(&Root::at(tree.path()), &[]);
             machine.sample(0);
             machine.sample(0).functions[&CARD.parse().unwrap()].is_asleep
         };

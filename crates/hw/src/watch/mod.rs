@@ -1,6 +1,6 @@
 //! Links over time: samples of what functions, links and slots are like, and the changes between them.
 //!
-//! [`Links`] gives samples: [`Machine`] reads this machine, [`Script`] plays one. [`Tracker`] compares each sample with the
+//! [`Links`] gives samples: [`LiveLinks`] reads this machine, [`Script`] plays one. [`Tracker`] compares each sample with the
 //! one before and says what changed and why. Nothing here writes a register or wakes a device.
 
 mod cause;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use pciescope_core::{Bdf, Function};
 
-pub use machine::Machine;
-pub use script::{Event, Script};
+pub use machine::LiveLinks;
+pub use script::{Script, ScriptEvent};
 pub use tracker::{Seen, Total, Tracker};
 
 /// What a watch looks at: this machine, or a script.
@@ -101,7 +101,7 @@ impl Fixed {
     /// The function's address.
     ///
     /// # Panics
-    /// Never for what [`Machine`] and [`Script`] make: they give each its address.
+    /// Never for what [`LiveLinks`] and [`Script`] make: they give each its address.
     pub fn bdf(&self) -> Bdf {
         self.function.bdf.expect("a watched function has its address")
     }

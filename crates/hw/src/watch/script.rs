@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use pciescope_core::Bdf;
 
-use super::{End, Fixed, Links, Machine, Moment, Sample, bits};
+use super::{End, Fixed, Links, LiveLinks, Moment, Sample, bits};
 use crate::Root;
 use crate::link::SPEEDS;
 use crate::probe::fake::Options;
 
 /// What happens to a function.
 #[derive(Debug, Clone, Copy)]
-pub enum Event {
+pub enum ScriptEvent {
     /// Its link runs at this speed in GT/s on these lanes; 0 lanes is no link.
     Link(f64, u8),
     /// Bits of its dword of link registers are set.
@@ -35,7 +35,7 @@ pub struct Script {
     start: BTreeMap<Bdf, End>,
     now: BTreeMap<Bdf, End>,
     /// When it happens, in nanoseconds since the start; ascending.
-    events: Vec<(u64, Bdf, Event)>,
+    events: Vec<(u64, Bdf, ScriptEvent)>,
     next: usize,
     /// After this time the script begins again, in nanoseconds.
     again_ns: u64,
@@ -50,7 +50,7 @@ impl Script {
     /// The synthetic machine: a disk's link falls back with errors and is set back, a GPU slows its link down while it is
     /// idle, a card is changed. The script takes an hour; a day passes in a minute. With a host's name nothing happens.
     pub fn synthetic(root: &Root, options: &Options) -> Script {
-        let mut functions = Machine::new(root, &[]).sample(0).functions;
+        let mut functions = LiveLinks::new(root, &[]).sample(0).functions;
         let with_card: Vec<Bdf> =
             functions.values().filter_map(|end| end.fixed.function.path.last().copied()).collect();
         for (bdf, end) in &mut functions {
@@ -68,15 +68,15 @@ impl Script {
 
     /// A script that begins now: events by time in nanoseconds since the start, repeated after `again_ns`. A real second has
     /// `faster` scripted ones.
-    pub fn new(start: BTreeMap<Bdf, End>, events: Vec<(u64, Bdf, Event)>, again_ns: u64, faster: u64) -> Script {
+    pub fn new(start: BTreeMap<Bdf, End>, events: Vec<(u64, Bdf, ScriptEvent)>, again_ns: u64, faster: u64) -> Script {
         Script { now: start.clone(), start, events, next: 0, again_ns, round: 0, faster: faster.max(1) }
     }
 
-    fn play(&mut self, bdf: Bdf, event: Event) {
+    fn play(&mut self, bdf: Bdf, event: ScriptEvent) {
         let start = self.start.get(&bdf);
         match event {
-            Event::Gone => drop(self.now.remove(&bdf)),
-            Event::Back => {
+            ScriptEvent::Gone => drop(self.now.remove(&bdf)),
+            ScriptEvent::Back => {
                 if let Some(end) = start {
                     let mut end = end.clone();
                     let again = Fixed { inode: end.fixed.inode + self.round + 1, ..Fixed::clone(&end.fixed) };
@@ -88,17 +88,17 @@ impl Script {
                 let Some(end) = self.now.get_mut(&bdf) else { return };
                 let link = end.link.unwrap_or_default();
                 match event {
-                    Event::Link(speed, width) => {
+                    ScriptEvent::Link(speed, width) => {
                         end.link = Some(link & !0x03ff_0000 | link_status(speed, width));
                     }
-                    Event::Bits(bits) => end.link = Some(link | bits),
-                    Event::Target(speed) => end.link_2 = Some(code(speed) as u16),
-                    Event::Errors(more) => end.errors.get_or_insert_default()[0] += more,
-                    Event::Card(is_there) => {
+                    ScriptEvent::Bits(bits) => end.link = Some(link | bits),
+                    ScriptEvent::Target(speed) => end.link_2 = Some(code(speed) as u16),
+                    ScriptEvent::Errors(more) => end.errors.get_or_insert_default()[0] += more,
+                    ScriptEvent::Card(is_there) => {
                         let slot = end.slot.unwrap_or_default();
                         end.slot = Some(if is_there { slot | bits::CARD } else { slot & !bits::CARD });
                     }
-                    Event::Gone | Event::Back => {}
+                    ScriptEvent::Gone | ScriptEvent::Back => {}
                 }
             }
         }
@@ -144,8 +144,8 @@ fn link_status(speed: f64, width: u8) -> u32 {
 }
 
 /// What happens in an hour.
-fn hour() -> Vec<(u64, Bdf, Event)> {
-    use Event::{Back, Bits, Card, Errors, Gone, Link, Target};
+fn hour() -> Vec<(u64, Bdf, ScriptEvent)> {
+    use ScriptEvent::{Back, Bits, Card, Errors, Gone, Link, Target};
     let disk = Bdf { domain: 0, bus: 0x00, device: 2, function: 0 };
     let (slot, card) = (Bdf { bus: 0x80, device: 1, ..disk }, Bdf { bus: 0x81, device: 0, ..disk });
     let gpu = Bdf { bus: 0x80, device: 2, ..disk };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pciescope_core::Bdf;
 use pciescope_core::change::{Cause, Change, Source, Subject};
 
-use super::cause::{self, Hint, Pair, State, rate};
+use super::cause::{self, Hint, LinkRate, Pair, rate};
 use super::{End, Fixed, Moment, Sample, bits};
 use crate::link::SPEEDS;
 
@@ -68,11 +68,14 @@ pub struct Tracker {
     pub reads: u64,
 }
 
+/// What changed of a function: what, from, to, cause, evidence.
+type Found = (Subject, String, String, Option<Cause>, Vec<String>);
+
 /// A link under watch.
 #[derive(Debug, Default)]
 struct Track {
     total: Total,
-    state: Option<State>,
+    state: Option<LinkRate>,
     best: f64,
     is_loss: bool,
     /// Errors of both ends at the last change, and at the last sample.
@@ -151,7 +154,7 @@ impl Tracker {
     /// Everything of a function but its link.
     fn function(&mut self, bdf: Bdf, old: &BTreeMap<Bdf, End>, now_ns: u64, seen: &mut Vec<Seen>) {
         let (before, now) = (old.get(&bdf), self.ends.get(&bdf));
-        let mut found: Vec<(Subject, String, String, Option<Cause>, Vec<String>)> = Vec::new();
+        let mut found: Vec<Found> = Vec::new();
         match (before, now) {
             (Some(before), Some(now)) if before.fixed.inode == now.fixed.inode => {
                 let mut put = |of, from: Option<String>, to: Option<String>, cause, evidence: Vec<String>| {
@@ -269,7 +272,7 @@ impl Tracker {
         if now.is_asleep || below.is_some_and(|below| below.is_asleep) {
             total.asleep_ns += step_ns;
         }
-        let lost = |best: f64, state: State| (best - rate(state)).max(0.0);
+        let lost = |best: f64, state: LinkRate| (best - rate(state)).max(0.0);
         if let Some(before) = track.state.filter(|before| track.is_loss && lost(track.best, *before) > 0.0) {
             total.below_ns += step_ns;
             total.lost_bytes += lost(track.best, before) * step_ns as f64 / 1e9;
@@ -359,7 +362,7 @@ fn blind(before: &End) -> Option<&'static str> {
 }
 
 /// How a link runs; `None` where nothing tells.
-fn state(end: &End, is_empty: bool) -> Option<State> {
+fn state(end: &End, is_empty: bool) -> Option<LinkRate> {
     let Some(link) = end.link else { return end.shown };
     let code = (link >> 16 & 0xf) as usize;
     let speed = code.checked_sub(1).and_then(|place| SPEEDS.get(place)).copied().unwrap_or(0.0);
@@ -372,12 +375,12 @@ fn state(end: &End, is_empty: bool) -> Option<State> {
 }
 
 /// `16 GT/s x4`, `no link`.
-fn words((speed, width): State) -> String {
+fn words((speed, width): LinkRate) -> String {
     if width == 0 { "no link".to_owned() } else { format!("{speed} GT/s x{width}") }
 }
 
 /// That a link runs below what both of its ends can do.
-fn could(end: &End, below: Option<&End>, (speed, width): State) -> Option<String> {
+fn could(end: &End, below: Option<&End>, (speed, width): LinkRate) -> Option<String> {
     let (own, other) = (end.fixed.most?, below?.fixed.most?);
     let most = (own.0.min(other.0), own.1.min(other.1));
     (width > 0 && (speed < most.0 || width < most.1)).then(|| format!("both ends can {}", words(most)))
@@ -443,7 +446,7 @@ mod tests {
         let function = |bdf, class, path| Function { bdf: Some(bdf), class, path, ..Function::default() };
         let port = Fixed {
             inode: 1,
-            function: function(PORT, 0x0604_00, Vec::new()),
+            function: function(PORT, 0x06_04_00, Vec::new()),
             leads_down: true,
             has_link: true,
             most: Some((16.0, 4)),
