@@ -166,7 +166,8 @@ impl LiveLinks {
         fixed.most = most;
         fixed.is_cleared = link::is_cleared_by_kernel(&self.root, bdf);
         let mut offsets = Offsets::default();
-        if let Some(express) = express.filter(|express| express.kind() != PortType::Other) {
+        // Without a link, as what is built into the root complex, it has no register of one.
+        if let Some(express) = express.filter(|express| express.kind() != PortType::Other && most.is_some()) {
             fixed.leads_down = express.leads_down();
             fixed.reports_active = !self.is_guest && express.is_data_link_active().is_some();
             offsets = Offsets {

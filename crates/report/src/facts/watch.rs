@@ -62,7 +62,7 @@ pub(super) fn facts(section: &Section) -> Facts {
     facts
 }
 
-/// `0000:00:02.0 (nvme0n1) lost 21.3 TB in 31 min 0 s: 32 GT/s x4 -> 8 GT/s x4 by reliability at 0:20:00`.
+/// `0000:00:02.0 (nvme0n1) lost 21.3 TB in 31 min 0 s; worst at 0:20:00: 32 GT/s x4 -> 8 GT/s x4 (reliability)`.
 fn lost(link: &LinkRow, changes: &[(&Record, &Change)]) -> String {
     let bdf = bdf(link.record);
     let below = metric(link.record, "below_best_ns").unwrap_or(0.0);
@@ -73,7 +73,8 @@ fn lost(link: &LinkRow, changes: &[(&Record, &Change)]) -> String {
             let lost = |record: &Record| metric(record, "lost_bytes_per_s").unwrap_or(0.0);
             lost(one.0).total_cmp(&lost(other.0))
         });
-    let why = worst.map(|(record, change)| format!(": {}, {}", said(change), stamp(record))).unwrap_or_default();
+    let why =
+        worst.map(|(record, change)| format!("; worst at {}: {}", stamp(record), said(change))).unwrap_or_default();
     format!("{} lost {} in {}{why}", name(link.record), bytes(link.lost_bytes), span(below as u64))
 }
 
@@ -152,6 +153,8 @@ pub(crate) fn columns(changes: &[(&Record, &Change)]) -> Columns {
             let of = if change.of == Subject::Link { String::new() } else { format!("{} ", change.of.name()) };
             match change.is_between() {
                 true => clean(&format!("{}, and back", change.to)),
+                // Counts are long, and the one before stands a row above.
+                false if change.of == Subject::Errors => clean(&format!("{of}now {}", change.to)),
                 false => of + &said(&Change { cause: None, ..(*change).clone() }),
             }
         }),
