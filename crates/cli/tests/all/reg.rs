@@ -27,6 +27,7 @@ fn a_write_prints_nothing() {
 #[test]
 fn the_log_is_that_of_the_kernel_module() {
     let root = folder("log");
+    std::fs::create_dir(root.join("sys")).unwrap();
     let node = root.join("dev/pcilatdriver/0000:03:00.0");
     std::fs::create_dir_all(&node).unwrap();
     std::fs::write(node.join("devreg"), "[12] read 0xd0 = 0x0080e005 rc=0\n").unwrap();

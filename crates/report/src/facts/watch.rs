@@ -45,7 +45,7 @@ pub(super) fn facts(section: &Section) -> Facts {
     }
     let causes = by_cause(&changes);
     if !causes.is_empty() {
-        facts.lines.push(format!("changes of links by cause: {}", causes.join(", ")));
+        facts.lines.push(format!("changes by cause: {}", causes.join(", ")));
     }
     let others = times - of_links;
     if others > 0 {
