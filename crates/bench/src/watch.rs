@@ -170,6 +170,8 @@ fn of_link(total: &Total, tracker: &Tracker, method: &Method) -> Record {
     put("changes", Metric::count(total.changes));
     if seconds > 0.0 {
         put("changes_per_day", Metric::of(total.changes as f64 / seconds * 86400.0, "1/day"));
+        put("link_errors_per_day", Metric::of(total.errors as f64 / seconds * 86400.0, "1/day"));
+        put("mean_lost_bytes_per_s", Metric::of(total.lost_bytes / seconds, "bytes/s"));
         put("config_reads_per_s", Metric::of(tracker.reads as f64 / (tracker.elapsed_ns() as f64 / 1e9), "1/s"));
     }
     put("watched_ns", Metric::ns(total.watched_ns as f64));

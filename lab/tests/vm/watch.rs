@@ -163,9 +163,9 @@ fn machine(kernel: Kernel) -> (Guest, Endpoint, Vec<String>) {
         .seed_machine()
         .served("board", &board.served, Attachment::RootBus)
         .module("pciescope_lab")
-        .program(&program());
+        .program(program());
     for (number, port) in CARDS.iter().enumerate() {
-        builder = builder.device(&format!("edu{number}"), GuestDevice::Edu, Attachment::Port(port.parse().unwrap()));
+        builder = builder.device(format!("edu{number}"), GuestDevice::Edu, Attachment::Port(port.parse().unwrap()));
     }
     let vm = Guest::boot(builder);
     let ports: Vec<String> = seed_machine().iter().map(|port| port.address.to_string()).collect();

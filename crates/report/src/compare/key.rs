@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use pciescope_core::{Record, comparison, convert, loss, readout};
+use pciescope_core::{Record, change, comparison, convert, loss, readout};
 
 use crate::model::{self, Kind, TargetKey};
 use crate::text::{clean, target_key};
@@ -222,12 +222,17 @@ fn is_bench(test: &str) -> bool {
     test == readout::TEST || test == readout::SUMMARY || test == convert::TEST
 }
 
+/// What is compared of a link that was watched.
+const WATCHED: [&str; 3] = ["changes_per_day", "link_errors_per_day", "mean_lost_bytes_per_s"];
+
 /// Whether a metric of a record is compared.
 pub(super) fn is_compared(record: &Record, name: &str) -> bool {
     let is_wanted = match model::kind(&record.test) {
         Kind::Mmio | Kind::Path | Kind::Irq => is_loss(name),
         // Bytes and counts differ from run to run.
         Kind::Verify => false,
+        // Of what a link came to, what does not grow with the time.
+        _ if record.test == change::TEST => record.change.is_none() && WATCHED.contains(&name),
         _ if is_bench(&record.test) => is_loss(name) || RATES.contains(&name) || COSTS.contains(&name),
         // A sum over a time says the same as its rate.
         _ => name != "interval_end_ns" && record.total(&format!("{name}_per_s")).is_none(),

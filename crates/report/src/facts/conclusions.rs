@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use pciescope_core::{Bdf, Function, Record, once};
+use pciescope_core::{Bdf, Function, Record, change, once};
 
 use super::{Fact, convert, counters, doctor, latency, readout, verify, watch};
 use crate::layout::wrap;
@@ -244,7 +244,10 @@ pub(super) fn are(count: usize, one: &str, verb: &str) -> String {
 
 fn made_up(out: &mut Conclusions, number: usize, section: &Section) {
     if section.is_synthetic() {
-        let subject = once([who(section), section.test().to_owned()]).join(": ");
+        let subject = match section.test() == change::TEST {
+            true => section.test().to_owned(),
+            false => once([who(section), section.test().to_owned()]).join(": "),
+        };
         let text = format!("{subject} is made up by the fake backend; nothing was measured.");
         out.doubt(0, Place::Section(number), quoted(&text));
     }

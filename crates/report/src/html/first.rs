@@ -1,7 +1,7 @@
 //! The first screen: the answer in tiles, and the one chart that matters for what was measured.
 
 use pciescope_core::outcome::INJECTED;
-use pciescope_core::{Histogram, Record, convert, once};
+use pciescope_core::{Histogram, Record, change, convert, once};
 
 use super::data::references;
 use super::{charts, safe};
@@ -67,7 +67,14 @@ fn first(sections: &[Section], hosts: &[Host]) -> Option<FirstScreen> {
     }
     let of = |kind: Kind| sections.iter().find(move |section| model::kind(section.test()) == kind);
     let named = |test: &str| sections.iter().find(|section| section.test() == test);
-    let wanted = [of(Kind::Readout), of(Kind::Counters), of(Kind::Verify), named(convert::TEST), named("doctor")];
+    let wanted = [
+        of(Kind::Readout),
+        of(Kind::Counters),
+        of(Kind::Verify),
+        named(convert::TEST),
+        named(change::TEST),
+        named("doctor"),
+    ];
     wanted.into_iter().flatten().find_map(|section| {
         let tiles = facts::of(section, &[]).tiles;
         let figure = figures::of(section).into_iter().find(|figure| figure.chart.is_some());
