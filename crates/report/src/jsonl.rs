@@ -5,7 +5,7 @@ mod blocks;
 use std::collections::HashSet;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +42,22 @@ impl Writer<File> {
     /// [`Error::Write`] if that fails.
     pub fn create(path: &Path) -> Result<Self, Error> {
         File::create(path).map(Writer::new).map_err(|source| Error::Write { path: path.to_owned(), source })
+    }
+
+    /// Writes all of these records or, into a file on a disk that is full, none: what was written of them is cut off, so that
+    /// the file has whole lines and the records can be written later.
+    ///
+    /// # Errors
+    /// As for [`Sink::put_all`].
+    pub fn put_all_or_none(&mut self, records: &[Record]) -> io::Result<()> {
+        // A pipe has no position.
+        let before = self.out.stream_position().ok();
+        let written = self.put_all(records);
+        if let (Err(_), Some(before)) = (&written, before) {
+            self.out.set_len(before)?;
+            self.out.seek(io::SeekFrom::Start(before))?;
+        }
+        written
     }
 }
 

@@ -225,6 +225,7 @@ fn every_change_is_found(kernel: Kernel, rounds: usize, seed: u64) {
     assert!(right > rounds * ports.len() / 2, "only {right} changes were planted");
     costs(&records);
     nothing_is_woken_or_written(&vm, &board, &ports);
+    a_full_disk_loses_no_change(&vm, &board);
     vm.check_log();
 }
 
@@ -262,4 +263,33 @@ fn nothing_is_woken_or_written(vm: &Guest, board: &Endpoint, ports: &[String]) {
         records.iter().flat_map(|one| &one.warnings).filter(|one| one.code == "changes-missed").collect();
     assert!(missed.iter().any(|one| one.text.contains("set already")), "{missed:?}");
     vm.must(&format!("echo on >/sys/bus/pci/devices/{device}/power/control"));
+}
+
+/// Changes that find no room on the disk wait, and stand folded in the file when there is room again; every line is whole.
+fn a_full_disk_loses_no_change(vm: &Guest, board: &Endpoint) {
+    let port = CARDS[1];
+    let show = |code| Registers { code, ..at_start() }.show(board, port);
+    show(5);
+    vm.must("mkdir -p /tmp/small && mount -t tmpfs -o size=128k tmpfs /tmp/small");
+    let running = vm.start(&format!("exec pciescope watch {port} -I {INTERVAL} -q -o /tmp/small/watch.jsonl"));
+    vm.wait_until("the first sample", "grep -q '\"of\":\"link\"' /tmp/small/watch.jsonl");
+    let change = |code| {
+        show(code);
+        std::thread::sleep(HOLD);
+    };
+    change(4);
+    vm.must("! dd if=/dev/zero of=/tmp/small/fill bs=1k count=1000 2>/dev/null");
+    // Until its last page is full, the file has room.
+    (0..8).for_each(|round| change(3 + round % 3));
+    vm.must("rm /tmp/small/fill");
+    change(5);
+    running.signal("INT").unwrap_or_else(|err| panic!("the lab failed: {err}"));
+    let output = running.wait_within(PATIENCE).unwrap_or_else(|err| panic!("it does not end: {err}"));
+    assert_eq!(output.status, 130, "{}", output.stderr);
+    let records = records::parse(&vm.read("/tmp/small/watch.jsonl"));
+    let changes: Vec<Change> = found(&records, port).into_iter().map(|(_, change, _)| change).collect();
+    let times: u64 = changes.iter().map(|change| change.times).sum();
+    assert_eq!(times, 10, "{changes:#?}");
+    assert!(changes.iter().any(|change| change.times > 1), "nothing had to wait: {changes:#?}");
+    vm.must("umount /tmp/small");
 }

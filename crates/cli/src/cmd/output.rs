@@ -325,7 +325,7 @@ impl Sink for Output {
 
     fn put_all(&mut self, records: &[Record]) -> io::Result<()> {
         if let Some(file) = &mut self.file {
-            file.put_all(records)?;
+            file.put_all_or_none(records)?;
         }
         // Figures count as kept once they are in the file, or where there is none, once they are shown.
         let is_written = self.file.is_some();
