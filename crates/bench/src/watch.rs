@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use pciescope_core::change::{Subject, TEST};
 use pciescope_core::record::{Below, Instance, Interval, Method, Metric, Record};
+use pciescope_core::sink::Unwritten;
 use pciescope_core::text::span;
 use pciescope_core::{Bdf, Environment, Function, Identity, Plan, Sink, WatchPlan, warning};
 use pciescope_hw::wait::{Woken, now_ns};
@@ -40,8 +41,8 @@ pub struct Outcome {
 /// Watches until the plan or the host ends it.
 ///
 /// # Errors
-/// [`Error::Sink`]: a record that cannot be written because the disk is full is kept, and folded with later ones of the same
-/// kind; any other failure ends the watch.
+/// [`Error::Sink`]. Records that a full disk does not take ([`Unwritten`]) are kept and folded with later ones of the same
+/// kind. Any other failure ends the watch.
 pub fn run(links: &mut dyn Links, task: WatchTask, host: &mut dyn Host, sink: &mut dyn Sink) -> Result<Outcome, Error> {
     let WatchTask { plan, environment, label, backend, warnings } = task;
     let method =
@@ -114,7 +115,7 @@ impl Folded {
         let mut records: Vec<Record> =
             self.order.iter().filter_map(|key| self.waiting.get(key)).map(|seen| of_change(seen, method)).collect();
         match journal.put_all(&mut records) {
-            Err(Error::Sink { source }) if source.kind() == std::io::ErrorKind::StorageFull => Ok(()),
+            Err(Error::Sink { source }) if source.get_ref().is_some_and(|why| why.is::<Unwritten>()) => Ok(()),
             written => {
                 self.order.clear();
                 self.waiting.clear();
@@ -218,7 +219,7 @@ mod tests {
     fn watch(options: &str, seconds: u64, sink: &mut dyn Sink) {
         let options = options.parse().unwrap();
         let root = Synthetic::root(&options).unwrap();
-        let mut links = Script::synthetic(&root, &options);
+        let mut links = Script::synthetic(&root, &options, &[]);
         let plan = WatchPlan { interval_ns: SECOND, duration_ns: Some(seconds * SECOND), ..WatchPlan::default() };
         let task =
             WatchTask { plan, environment: Environment::default(), label: None, backend: "fake", warnings: None };
@@ -296,7 +297,7 @@ mod tests {
         fn put_all(&mut self, records: &[Record]) -> io::Result<()> {
             self.calls += 1;
             if self.full.contains(&self.calls) {
-                return Err(io::ErrorKind::StorageFull.into());
+                return Err(Unwritten::of(io::ErrorKind::StorageFull.into()));
             }
             records.iter().try_for_each(|record| self.put(record))
         }

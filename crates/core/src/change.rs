@@ -115,6 +115,9 @@ fn one() -> u64 {
     1
 }
 
+/// The evidence of changes with several causes that were folded.
+const SEVERAL: &str = "several changes in one record";
+
 impl Change {
     /// Whether it is the record of a state at the start.
     pub fn is_start(&self) -> bool {
@@ -130,9 +133,10 @@ impl Change {
     pub fn fold(&mut self, later: Change) {
         self.times += later.times;
         self.may_have_missed |= later.may_have_missed;
-        if self.cause != later.cause {
+        // Once: a disk may be full for hours.
+        if self.cause != later.cause && self.evidence != [SEVERAL] {
             self.cause = Some(Cause::Unknown);
-            self.evidence.push("several changes in one record".to_owned());
+            self.evidence = vec![SEVERAL.to_owned()];
         }
         self.to = later.to;
     }

@@ -45,6 +45,18 @@ pub trait Sink {
     }
 }
 
+/// Why the disk did not take records, of which nothing was written: they can be put again.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Unwritten(std::io::Error);
+
+impl Unwritten {
+    /// The error with the same kind and words.
+    pub fn of(why: std::io::Error) -> std::io::Error {
+        std::io::Error::new(why.kind(), Unwritten(why))
+    }
+}
+
 /// Keeps all records.
 impl Sink for Vec<Record> {
     fn put(&mut self, record: &Record) -> std::io::Result<()> {

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use pciescope_core::record::SCHEMA;
+use pciescope_core::sink::Unwritten;
 use pciescope_core::{Environment, Record, Sink};
 
 use self::blocks::ParsedLine;
@@ -48,16 +49,16 @@ impl Writer<File> {
     /// the file has whole lines and the records can be written later.
     ///
     /// # Errors
-    /// As for [`Sink::put_all`].
+    /// As for [`Sink::put_all`]; [`Unwritten`] where the disk is full.
     pub fn put_all_or_none(&mut self, records: &[Record]) -> io::Result<()> {
         // A pipe has no position.
         let before = self.out.stream_position().ok();
-        let written = self.put_all(records);
-        if let (Err(_), Some(before)) = (&written, before) {
-            // A device has no length; why it takes nothing is what counts.
-            let _ = self.out.set_len(before).and_then(|()| self.out.seek(io::SeekFrom::Start(before)));
-        }
-        written
+        self.put_all(records).map_err(|why| {
+            // A device has no length that could be cut.
+            let mut cut = |at| self.out.set_len(at).and_then(|()| self.out.seek(io::SeekFrom::Start(at)));
+            let is_full = matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+            if before.is_some_and(|at| cut(at).is_ok()) && is_full { Unwritten::of(why) } else { why }
+        })
     }
 }
 

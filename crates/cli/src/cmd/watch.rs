@@ -73,7 +73,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         }
     }
     let (mut links, backend): (Box<dyn Links>, _) = match &args.backend {
-        Backend::Fake(options) => (Box::new(Script::synthetic(&ctx.root, options)), "fake"),
+        Backend::Fake(options) => (Box::new(Script::synthetic(&ctx.root, options, &functions)), "fake"),
         Backend::Auto | Backend::Real(_) => (Box::new(LiveLinks::new(&ctx.root, &functions)), "sysfs"),
     };
     let file = args.output.file.create(&[])?;

@@ -48,9 +48,9 @@ const HOUR_NS: u64 = 3_600_000_000_000;
 
 impl Script {
     /// The synthetic machine: a disk's link falls back with errors and is set back, a GPU slows its link down while it is
-    /// idle, a card is changed. The script takes an hour; a day passes in a minute. With a host's name nothing happens.
-    pub fn synthetic(root: &Root, options: &Options) -> Script {
-        let mut functions = LiveLinks::new(root, &[]).sample(0).functions;
+    /// idle, a card is changed. Of its functions those named with the ports above, or all if none is. The script takes an hour; a day passes in a minute. With a host's name nothing happens.
+    pub fn synthetic(root: &Root, options: &Options, named: &[Bdf]) -> Script {
+        let mut functions = LiveLinks::new(root, named).sample(0).functions;
         let with_card: Vec<Bdf> =
             functions.values().filter_map(|end| end.fixed.function.path.last().copied()).collect();
         for (bdf, end) in &mut functions {

@@ -131,7 +131,9 @@ impl Tracker {
         self.held.extend(sample.held.into_iter().flatten().map(|bdf| (bdf, now_ns)));
         self.held.retain(|_, at| now_ns - *at <= HINT_NS);
         for bdf in self.ends.keys().copied().collect::<Vec<_>>() {
-            self.link(bdf, &old, has_log, (now_ns, now_ns - before_ns.min(now_ns), is_gap), &mut seen);
+            // While the machine slept nobody used a link.
+            let step_ns = if is_gap { 0 } else { now_ns - before_ns.min(now_ns) };
+            self.link(bdf, &old, has_log, (now_ns, step_ns, is_gap), &mut seen);
         }
         seen
     }
@@ -269,11 +271,14 @@ impl Tracker {
         let both = track.counts.iter().zip(&counts).filter_map(|(before, now)| (*before).zip(*now));
         total.errors += both.map(|(before, now)| now.saturating_sub(before)).sum::<u64>();
         track.counts = counts;
-        if now.is_asleep || below.is_some_and(|below| below.is_asleep) {
+        let is_asleep = now.is_asleep || below.is_some_and(|below| below.is_asleep);
+        if is_asleep {
             total.asleep_ns += step_ns;
         }
         let lost = |best: f64, state: LinkRate| (best - rate(state)).max(0.0);
-        if let Some(before) = track.state.filter(|before| track.is_loss && lost(track.best, *before) > 0.0) {
+        if let Some(before) =
+            track.state.filter(|before| track.is_loss && !is_asleep && lost(track.best, *before) > 0.0)
+        {
             total.below_ns += step_ns;
             total.lost_bytes += lost(track.best, before) * step_ns as f64 / 1e9;
         }
@@ -607,6 +612,7 @@ mod tests {
         later.at.boot_ns += 3600 * SECOND;
         let seen = tracker.next(later.clone());
         assert_eq!(seen.iter().map(|seen| seen.change.of).collect::<Vec<_>>(), [Subject::Gap], "{seen:?}");
+        assert_eq!(tracker.totals().next().unwrap().watched_ns, 0, "a sleep is no time under watch");
         // A device that sleeps shows no register: its state stays as it was last seen.
         let asleep = End { is_asleep: true, link: None, power: Some("D3cold".to_owned()), ..card.clone() };
         let mut next = sample(2, &marked, Some(&asleep));
