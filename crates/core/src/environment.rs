@@ -34,6 +34,8 @@ pub struct Environment {
     pub cpu_model: Option<String>,
     /// All online CPUs with their places.
     pub cpus: Vec<Cpu>,
+    /// Which boot of the machine it is, as the kernel names it.
+    pub boot_id: Option<String>,
     /// Kernel command line.
     pub cmdline: Option<String>,
     /// Clock source of the kernel (`tsc`, `arch_sys_counter`, `hpet`).

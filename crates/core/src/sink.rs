@@ -36,6 +36,14 @@ pub trait Sink {
         Ok(())
     }
 
+    /// The user moved the file away: what comes goes to a new one of its name.
+    ///
+    /// # Errors
+    /// As for [`Sink::put`].
+    fn renew(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+
     /// Called once after the last record.
     ///
     /// # Errors

@@ -5,7 +5,22 @@ use std::error::Error;
 /// `text` with every control character replaced, so that a name cannot move the cursor of a terminal, recolour
 /// it or forge a line.
 pub fn clean(text: &str) -> String {
-    text.chars().map(|c| if is_harmful(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    only(text, char::REPLACEMENT_CHARACTER, |c| !is_harmful(c))
+}
+
+/// `text` as printable ASCII, `?` in place of every other character.
+pub fn ascii(text: &str) -> String {
+    only(text, '?', |c| matches!(c, ' '..='~'))
+}
+
+/// A name of a device, driver or program reduced to `A-Z a-z 0-9 . _ / : -`, `_` in place of every other character, so that
+/// it is one word for every program.
+pub fn word(text: &str) -> String {
+    only(text, '_', |c| c.is_ascii_alphanumeric() || "._/:-".contains(c))
+}
+
+fn only(text: &str, instead: char, is_fit: impl Fn(char) -> bool) -> String {
+    text.chars().map(|c| if is_fit(c) { c } else { instead }).collect()
 }
 
 /// Whether a character controls the terminal, ends a line, or reorders the text around it, so that a line reads as another.
@@ -93,6 +108,8 @@ mod tests {
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(clean("a\x1b[31m\nb\u{202e}c"), "a\u{fffd}[31m\u{fffd}b\u{fffd}c");
+        assert_eq!(ascii("a\x1b[31m\nb\u{202e}\u{e4}\x7f~"), "a?[31m?b???~");
+        assert_eq!(word("nvme0n1 $(rm -rf /)\n`x`;\u{e4}"), "nvme0n1___rm_-rf_/___x___");
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub fn read(root: &Root) -> Environment {
         slots: host::slots(root),
         cpu_model: cpu_model(root),
         cpus: topology::cpus(root).unwrap_or_default(),
+        boot_id: root.text("/proc/sys/kernel/random/boot_id"),
         cmdline: root.text("/proc/cmdline"),
         clocksource: root.text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         governors: governors(root),

@@ -98,6 +98,8 @@ pub enum Woken {
     Child,
     /// A signal came, or the descriptor that tells of signals became readable.
     Signal,
+    /// The user moved the file of results away, and wants a new one.
+    Moved,
 }
 
 /// Waits on absolute times, so that a late wake-up does not push the next one back.

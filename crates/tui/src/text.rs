@@ -15,11 +15,6 @@ fn is_harmful(c: char) -> bool {
     pciescope_core::text::is_harmful(c) || c.width().unwrap_or(0) == 0
 }
 
-/// `text` for a terminal without letters beyond ASCII.
-pub fn ascii(text: &str) -> String {
-    text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect()
-}
-
 /// Columns that `text` takes.
 pub fn width(text: &str) -> u16 {
     u16::try_from(text.width()).unwrap_or(u16::MAX)

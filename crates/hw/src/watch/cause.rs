@@ -44,6 +44,11 @@ pub(super) fn rate((speed, width): LinkRate) -> f64 {
     ceiling::wire_bytes_per_s(speed, width).unwrap_or(0.0)
 }
 
+/// Whether it is a display, which lowers its link's speed while it is idle.
+pub(super) fn is_display(end: &End) -> bool {
+    end.fixed.function.class >> 16 == 0x03
+}
+
 /// Errors that both ends reported before and now.
 fn errors(pair: &Pair) -> (u64, u64) {
     let sum = |end: Option<&End>| end.and_then(|end| end.errors).map_or(0, |errors| errors.iter().sum());
@@ -110,7 +115,6 @@ pub(super) fn of_link(pair: &Pair, hint: Option<Hint>) -> (Cause, Vec<String>) {
         return said(Cause::PowerSaving, format!("the function below is {word}"));
     }
     let (errors_before, errors_now) = errors(pair);
-    let is_display = |end: &End| end.fixed.function.class >> 16 == 0x03;
     if lanes == lanes_before && errors_now == errors_before && pair.below.1.is_some_and(is_display) {
         return said(Cause::PowerSaving, "a display, the same lanes, no error".to_owned());
     }

@@ -1,20 +1,29 @@
 //! Files of sysfs that are read again and again: kept open, as opening one costs more than reading it.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use pciescope_core::Bdf;
 
+use crate::config::Config;
 use crate::{Root, pci};
 
 /// The most files that are kept open; a process may usually have 1024.
 const MOST: usize = 800;
 
+/// Opens what this process may not: whether a file of sysfs may be read is decided when it is opened.
+pub trait Opener: Debug {
+    /// The configuration space of a function, or of no function the kernel's log, to be read.
+    fn open(&mut self, of: Option<Bdf>) -> Option<File>;
+}
+
 /// Open files, by function and name.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     open: HashMap<(Bdf, &'static str), File>,
+    pub opener: Option<Box<dyn Opener>>,
 }
 
 impl Files {
@@ -28,6 +37,13 @@ impl Files {
         let mut bytes = [0; 4096];
         let read = self.with(root, bdf, name, |file| file.read_at(&mut bytes, 0).ok())?;
         Some(std::str::from_utf8(&bytes[..read]).ok()?.trim_end().to_owned())
+    }
+
+    /// Configuration space as far as it can be read.
+    pub fn config(&mut self, root: &Root, bdf: Bdf) -> Config {
+        let mut bytes = [0; 4096];
+        let read = self.with(root, bdf, "config", |file| file.read_at(&mut bytes, 0).ok());
+        Config::parse(&bytes[..read.unwrap_or(0)])
     }
 
     /// Closes those of a function that is gone.
@@ -45,7 +61,9 @@ impl Files {
         if let Some(file) = self.open.get(&(bdf, name)) {
             return read(file);
         }
-        let file = File::open(root.path(pci::folder(bdf).join(name))).ok()?;
+        let opener = self.opener.as_mut().filter(|_| name == "config");
+        let opened = opener.and_then(|opener| opener.open(Some(bdf)));
+        let file = opened.or_else(|| File::open(root.path(pci::folder(bdf).join(name))).ok())?;
         let read = read(&file);
         // The files of a recorded tree may be replaced.
         if root.is_live() && self.open.len() < MOST {

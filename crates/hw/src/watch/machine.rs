@@ -9,9 +9,8 @@ use std::sync::Arc;
 use pciescope_core::{Bdf, Function};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::files::Files;
+use super::files::{Files, Opener};
 use super::{End, Fixed, Links, Moment, Sample};
-use crate::config::Config;
 use crate::express::{self, Express, PortType};
 use crate::inventory::{CORRECTABLE, FATAL, NONFATAL};
 use crate::{Root, environment, link, nodes, pci};
@@ -62,6 +61,20 @@ impl LiveLinks {
             log: Log::open(root),
             is_guest: environment::hypervisor(root).is_some(),
         }
+    }
+
+    /// Reads registers and the kernel's log through files that `opener` opens.
+    pub fn with_opener(mut self, mut opener: Box<dyn Opener>) -> LiveLinks {
+        self.log = opener.open(None).and_then(Log::of).or(self.log);
+        self.files.opener = Some(opener);
+        self
+    }
+
+    /// Whether registers cannot be read: the configuration space of a function that is awake ends after 64 bytes.
+    pub fn is_blind(&mut self) -> bool {
+        let Some(first) = pci::addresses(&self.root).into_iter().next() else { return false };
+        let path = pci::path(&self.root, first);
+        !self.is_asleep(first, &path) && self.files.config(&self.root, first).limit().is_some()
     }
 
     /// Whether a function sleeps, or a bridge above it: to read its registers would wake them.
@@ -155,7 +168,7 @@ impl LiveLinks {
 
     /// What the registers of a function that is awake tell once.
     fn look_into(&mut self, bdf: Bdf) {
-        let config = Config::load(&self.root, bdf);
+        let config = self.files.config(&self.root, bdf);
         let express = Express::of(&config);
         let has_extended = config.has_extended();
         let above = |known: &Known| known.path.last().is_some_and(|port| self.known.contains_key(port));
@@ -230,7 +243,10 @@ impl Log {
     fn open(root: &Root) -> Option<Log> {
         let mut options = File::options();
         options.read(true).custom_flags(libc::O_NONBLOCK);
-        let mut file = options.open(root.path("/dev/kmsg")).ok()?;
+        Log::of(options.open(root.path("/dev/kmsg")).ok()?)
+    }
+
+    fn of(mut file: File) -> Option<Log> {
         file.seek(SeekFrom::End(0)).ok()?;
         Some(Log(file))
     }
@@ -333,6 +349,31 @@ mod tests {
         let sample = LiveLinks::new(&Root::at(tree.path()), &[]).sample(0);
         let port = &sample.functions[&PORT.parse().unwrap()];
         assert_eq!((port.link, port.shown, sample.reads), (None, Some((16.0, 4)), 0));
+    }
+
+    /// Opens files of another tree, whose configuration space is whole.
+    #[derive(Debug)]
+    struct Other(std::path::PathBuf);
+    impl Opener for Other {
+        fn open(&mut self, of: Option<Bdf>) -> Option<File> {
+            File::open(self.0.join("sys/bus/pci/devices").join(of?.to_string()).join("config")).ok()
+        }
+    }
+
+    #[test]
+    fn registers_are_read_through_files_that_another_opened() {
+        let (own, other) = (tree(), tree());
+        for bdf in [PORT, CARD] {
+            put(own.path(), bdf, "config", [0; 64]);
+        }
+        let machine = || LiveLinks::new(&Root::at(own.path()), &[]);
+        let link = |mut machine: LiveLinks| machine.sample(0).functions[&PORT.parse().unwrap()].link;
+        assert!(machine().is_blind() && link(machine()).is_none());
+        let with = |folder: &Path| machine().with_opener(Box::new(Other(folder.to_owned())));
+        assert!(!with(other.path()).is_blind());
+        assert_eq!(link(with(other.path())), Some(0x4044_0000));
+        // Where the other opens nothing, it reads what it may itself.
+        assert!(with(Path::new("/nowhere")).is_blind() && link(with(Path::new("/nowhere"))).is_none());
     }
 
     #[test]

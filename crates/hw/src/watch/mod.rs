@@ -14,9 +14,10 @@ use std::sync::Arc;
 
 use pciescope_core::{Bdf, Function};
 
+pub use files::Opener;
 pub use machine::LiveLinks;
 pub use script::{Script, ScriptEvent};
-pub use tracker::{Seen, Total, Tracker};
+pub use tracker::{Former, Seen, Total, Tracker};
 
 /// What a watch looks at: this machine, or a script.
 pub trait Links {

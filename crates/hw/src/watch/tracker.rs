@@ -52,9 +52,22 @@ pub struct Total {
     pub blind_by: Option<&'static str>,
 }
 
+/// How a link ran when it was last watched.
+#[derive(Debug, Clone)]
+pub struct Former {
+    /// Its state, as [`Change::to`] has it.
+    pub state: String,
+    /// The function below it.
+    pub below: Option<String>,
+    /// When that was, and what was since.
+    pub evidence: String,
+}
+
 /// Compares each sample with the one before.
 #[derive(Debug, Default)]
 pub struct Tracker {
+    /// How links ran when they were last watched. One that is slower or narrower when it is first seen has changed.
+    pub former: BTreeMap<Bdf, Former>,
     start: Option<Moment>,
     last: Moment,
     /// The functions as they were last seen; what could not be read now is as it was.
@@ -227,15 +240,28 @@ impl Tracker {
         let is_known = old.get(&bdf).is_some_and(|before| before.fixed.inode == now.fixed.inode);
         if !is_known || !self.links.contains_key(&bdf) {
             let Some(state) = state else { return };
+            let mut evidence: Vec<String> = could(now, below, state).into_iter().collect();
+            let mut cause = None;
+            let better = self.former.remove(&bdf).and_then(|former| {
+                let best = of_words(&former.state).filter(|best| rate(*best) > rate(state))?;
+                // Another card may be slower.
+                below.is_none_or(|below| Some(&below.fixed.function.name) == former.below.as_ref()).then_some(())?;
+                let is_idle = below.is_some_and(cause::is_display) && best.1 == state.1;
+                cause = Some(if is_idle { Cause::PowerSaving } else { Cause::Unknown });
+                evidence.push(former.evidence);
+                Some(best)
+            });
+            let lost_bytes_per_s = better.map(|best| rate(best) - rate(state));
             let track = Track {
                 total: Total {
                     fixed: Arc::clone(&now.fixed),
                     below: below.map(|below| Arc::clone(&below.fixed)),
+                    changes: u64::from(better.is_some()),
                     ..Total::default()
                 },
                 state: Some(state),
-                best: rate(state),
-                is_loss: false,
+                best: rate(better.unwrap_or(state)),
+                is_loss: cause == Some(Cause::Unknown),
                 errors: counts,
                 counts,
                 hint: None,
@@ -243,11 +269,11 @@ impl Tracker {
             };
             let change = Change {
                 of: Subject::Link,
-                from: None,
+                from: better.map(words),
                 to: words(state),
-                cause: None,
+                cause,
                 source,
-                evidence: could(now, below, state).into_iter().collect(),
+                evidence,
                 may_have_missed: false,
                 times: 1,
             };
@@ -256,7 +282,7 @@ impl Tracker {
                 change,
                 below: below.map(|below| Arc::clone(&below.fixed)),
                 lasted: (now_ns, now_ns),
-                lost_bytes_per_s: None,
+                lost_bytes_per_s,
                 errors: counts.map(|count| count.map(|count| (count, count))),
             });
             self.since.insert((bdf, Subject::Link), now_ns);
@@ -382,6 +408,12 @@ fn state(end: &End, is_empty: bool) -> Option<LinkRate> {
 /// `16 GT/s x4`, `no link`.
 fn words((speed, width): LinkRate) -> String {
     if width == 0 { "no link".to_owned() } else { format!("{speed} GT/s x{width}") }
+}
+
+/// The state that [`words`] wrote.
+fn of_words(words: &str) -> Option<LinkRate> {
+    let (speed, width) = words.split_once(" GT/s x")?;
+    Some((speed.parse().ok()?, width.parse().ok()?))
 }
 
 /// That a link runs below what both of its ends can do.
@@ -619,6 +651,33 @@ mod tests {
         next.at.boot_ns += 3600 * SECOND;
         let seen = tracker.next(next);
         assert!(seen.iter().all(|seen| seen.change.of == Subject::Power), "{seen:?}");
+    }
+
+    #[test]
+    fn a_link_that_comes_up_slower_than_it_last_was_has_changed() {
+        let first = |class, was: &str, below: Option<&str>, is_empty: bool| {
+            let (port, card) = ends(class);
+            let port = End { link: Some(status(if is_empty { 1 } else { 3 }, 4)), ..port };
+            let former = Former { state: was.to_owned(), below: below.map(str::to_owned), evidence: "then".to_owned() };
+            let mut tracker = Tracker { former: BTreeMap::from([(PORT, former)]), ..Tracker::default() };
+            let seen = tracker.next(sample(0, &port, (!is_empty).then_some(&card))).remove(0);
+            tracker.next(sample(2, &port, (!is_empty).then_some(&card)));
+            let lost = tracker.totals().next().unwrap().lost_bytes;
+            (seen.change.from, seen.change.to, seen.change.cause, seen.lost_bytes_per_s, lost)
+        };
+        let (was, now) = ("16 GT/s x4".to_owned(), "8 GT/s x4".to_owned());
+        let less = rate((16.0, 4)) - rate((8.0, 4));
+        let (nvme, gpu) = (0x01_08_02, 0x03_00_00);
+        let lower = (Some(was.clone()), now.clone(), Some(Cause::Unknown), Some(less), 2.0 * less);
+        assert_eq!(first(nvme, &was, Some(""), false), lower);
+        // Another card, the same state, and one that was no link say nothing.
+        for (was, below) in [(&was, Some("other")), (&was, None), (&now, Some("")), (&"no link".to_owned(), Some(""))] {
+            assert_eq!(first(nvme, was, below, false), (None, now.clone(), None, None, 0.0), "{was} {below:?}");
+        }
+        // A display that is idle, and a card that is gone.
+        assert_eq!(first(gpu, &was, Some(""), false).2, Some(Cause::PowerSaving));
+        assert_eq!(first(nvme, &was, Some(""), true).1, "no link");
+        assert_eq!(first(nvme, &was, Some(""), true).0, Some(was));
     }
 
     #[test]

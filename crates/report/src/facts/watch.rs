@@ -191,7 +191,8 @@ pub fn line(record: &Record) -> String {
     }
     parts.extend((change.times > 1).then(|| format!("{} changes in one", thousands(change.times))));
     parts.extend(change.may_have_missed.then(|| "others may have been missed before".to_owned()));
-    if let (Some(interval), false) = (record.interval, change.is_start()) {
+    // Of a state that was there when the watch began nobody knows how long the one before lasted.
+    if let Some(interval) = record.interval.filter(|interval| interval.end_ns > interval.start_ns) {
         parts.push(format!("after {}", span(interval.end_ns.saturating_sub(interval.start_ns))));
     }
     let tone = match (change.of, lost.is_some()) {

@@ -8,6 +8,7 @@ mod warnings;
 mod zoom;
 
 use pciescope_core::live::{Figure, Source};
+use pciescope_core::text::ascii;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -15,7 +16,7 @@ use ratatui::style::Style;
 
 use crate::bars;
 use crate::state::{Origin, RowId, State, View};
-use crate::text::{ascii, clean, clock, fit, percent, period, short, width, wrap};
+use crate::text::{clean, clock, fit, percent, period, short, width, wrap};
 use crate::theme::Theme;
 
 /// The smallest screen that is drawn: columns and lines.
