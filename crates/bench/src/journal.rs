@@ -67,6 +67,14 @@ impl<'s> Journal<'s> {
         self.sink.put_all(records).map_err(|source| Error::Sink { source })
     }
 
+    /// Lets the sink open its file anew.
+    ///
+    /// # Errors
+    /// [`Error::Sink`] if it cannot.
+    pub(crate) fn renew(&mut self) -> Result<(), Error> {
+        self.sink.renew().map_err(|source| Error::Sink { source })
+    }
+
     /// Hands raw samples on.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ pub mod error;
 pub mod irq;
 pub mod journal;
 pub mod mmio;
+pub mod on;
 mod online;
 pub mod path;
 pub mod readout;

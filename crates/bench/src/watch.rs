@@ -1,21 +1,24 @@
 //! Links over time: samples until the plan or the user ends it, a record for each change, and one for each link at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::SystemTime;
 
-use pciescope_core::change::{Subject, TEST};
+use pciescope_core::change::{Cause, Subject, TEST};
 use pciescope_core::record::{Below, Instance, Interval, Method, Metric, Record};
 use pciescope_core::sink::Unwritten;
-use pciescope_core::text::span;
-use pciescope_core::{Bdf, Environment, Function, Identity, Plan, Sink, WatchPlan, warning};
+use pciescope_core::text::{span, word};
+use pciescope_core::{Bdf, Environment, Function, Identity, Plan, Sink, Warning, WatchPlan, once, warning};
 use pciescope_hw::wait::{Woken, now_ns};
-use pciescope_hw::watch::{Fixed, Links, Seen, Total, Tracker};
+use pciescope_hw::watch::{Fixed, Former, Links, Seen, Total, Tracker};
 
 use crate::counters::Host;
 use crate::error::Error;
 use crate::journal::Journal;
+use crate::on::{Commands, Variables};
 
 /// What a watch is to do.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct WatchTask {
     /// What to watch, how often and how long.
     pub plan: WatchPlan,
@@ -26,7 +29,11 @@ pub struct WatchTask {
     /// The `backend` of its records: `sysfs` or `fake`.
     pub backend: &'static str,
     /// What a reader must know beforehand, such as what cannot be seen without privilege.
-    pub warnings: Option<pciescope_core::Warning>,
+    pub warnings: Option<Warning>,
+    /// How links ran when they were last watched.
+    pub former: BTreeMap<Bdf, Former>,
+    /// What runs at changes, by the names of [`events`].
+    pub commands: Option<Commands>,
 }
 
 /// What came of a watch.
@@ -44,28 +51,37 @@ pub struct Outcome {
 /// [`Error::Sink`]. Records that a full disk does not take ([`Unwritten`]) are kept and folded with later ones of the same
 /// kind. Any other failure ends the watch.
 pub fn run(links: &mut dyn Links, task: WatchTask, host: &mut dyn Host, sink: &mut dyn Sink) -> Result<Outcome, Error> {
-    let WatchTask { plan, environment, label, backend, warnings } = task;
+    let WatchTask { plan, environment, label, backend, warnings, former, mut commands } = task;
     let method =
         Method { backend: backend.to_owned(), emulated: environment.hypervisor.is_some(), ..Method::default() };
     let mut journal = Journal::new(Identity::new("watch", label), sink);
     journal.put(Record::first(environment, Plan::Watch(plan.clone()), warnings.into_iter().collect()))?;
-    let (mut tracker, mut folded) = (Tracker::default(), Folded::default());
+    let known: BTreeSet<Bdf> = former.keys().copied().collect();
+    let (mut tracker, mut folded) = (Tracker::after(former), Folded::default());
     let start = now_ns();
     let mut at_ns = 0;
     loop {
         for seen in tracker.next(links.sample(at_ns)) {
+            if let Some(commands) = &commands {
+                let is_known = seen.fixed.as_ref().is_some_and(|fixed| known.contains(&fixed.bdf()));
+                commands.happened(&events_of(&seen, is_known), variables(&seen));
+            }
             folded.add(seen);
         }
+        folded.warn(commands.as_ref());
         folded.put(&mut journal, &method)?;
         let is_over = plan.duration_ns.is_some_and(|end| at_ns >= end);
         // Absolute times: a late sample does not push the next one back, and times that have passed are left out.
         let passed = tracker.elapsed_ns() / plan.interval_ns.max(1);
         at_ns = (passed + 1) * plan.interval_ns;
         at_ns = plan.duration_ns.map_or(at_ns, |end| at_ns.min(end));
-        if is_over || host.until(Some(start + links.real_ns(at_ns))).map_err(sink_error)? != Woken::Time {
+        if is_over || until(start + links.real_ns(at_ns), host, &mut journal)? != Woken::Time {
             break;
         }
     }
+    commands.as_mut().map(Commands::finish);
+    folded.warn(commands.as_ref());
+    folded.put(&mut journal, &method)?;
     let mut outcome = Outcome::default();
     for total in tracker.totals() {
         outcome.links += 1;
@@ -74,6 +90,15 @@ pub fn run(links: &mut dyn Links, task: WatchTask, host: &mut dyn Host, sink: &m
     }
     journal.finish()?;
     Ok(outcome)
+}
+
+fn until(deadline_ns: u64, host: &mut dyn Host, journal: &mut Journal<'_>) -> Result<Woken, Error> {
+    loop {
+        match host.until(Some(deadline_ns)).map_err(sink_error)? {
+            Woken::Moved => journal.renew()?,
+            woken => return Ok(woken),
+        }
+    }
 }
 
 fn sink_error(source: std::io::Error) -> Error {
@@ -86,6 +111,8 @@ struct Folded {
     waiting: BTreeMap<(Option<Bdf>, Subject), Seen>,
     /// The order in which they came.
     order: Vec<(Option<Bdf>, Subject)>,
+    /// What went wrong with commands, each once.
+    warnings: Vec<Warning>,
 }
 
 impl Folded {
@@ -107,18 +134,31 @@ impl Folded {
         }
     }
 
+    fn warn(&mut self, commands: Option<&Commands>) {
+        for warning in commands.into_iter().flat_map(Commands::warnings) {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+    }
+
     /// Writes them; keeps them while there is no room on the disk.
     fn put(&mut self, journal: &mut Journal<'_>, method: &Method) -> Result<(), Error> {
-        if self.order.is_empty() {
+        if self.order.is_empty() && self.warnings.is_empty() {
             return Ok(());
         }
         let mut records: Vec<Record> =
             self.order.iter().filter_map(|key| self.waiting.get(key)).map(|seen| of_change(seen, method)).collect();
+        if !self.warnings.is_empty() {
+            let warnings = self.warnings.clone();
+            records.push(Record { test: TEST.to_owned(), method: Some(method.clone()), warnings, ..Record::default() });
+        }
         match journal.put_all(&mut records) {
             Err(Error::Sink { source }) if source.get_ref().is_some_and(|why| why.is::<Unwritten>()) => Ok(()),
             written => {
                 self.order.clear();
                 self.waiting.clear();
+                self.warnings.clear();
                 written
             }
         }
@@ -144,6 +184,44 @@ fn of_change(seen: &Seen, method: &Method) -> Record {
         record.metrics.insert(format!("{end}_errors"), Metric::count(now));
     }
     record
+}
+
+/// What commands can run at: any change, a link that carries less than at best, what changed, and causes.
+pub fn events() -> Vec<&'static str> {
+    let named = Subject::ALL.map(Subject::name).into_iter().chain(Cause::ALL.map(Cause::name));
+    once(["any", "lost"].into_iter().chain(named))
+}
+
+/// The events that it is. A state at the start is one where it was not known, and is below what both ends can do.
+fn events_of(seen: &Seen, is_known: bool) -> Vec<&'static str> {
+    let change = &seen.change;
+    if change.is_start() && (is_known || change.evidence.is_empty()) {
+        return Vec::new();
+    }
+    let is_lost = change.is_start() || seen.lost_bytes_per_s.is_some_and(|lost| lost > 0.0);
+    let lost = (is_lost && change.cause != Some(Cause::PowerSaving)).then_some("lost");
+    ["any", change.of.name()].into_iter().chain(change.cause.map(Cause::name)).chain(lost).collect()
+}
+
+/// What a command is told of it: all of them each time, as a variable may come from outside too.
+fn variables(seen: &Seen) -> Variables {
+    let mut record = Record::default();
+    Identity::default().mark(&mut record, SystemTime::now());
+    let bdf = |fixed: &Option<Arc<Fixed>>| fixed.as_ref().map_or_else(String::new, |fixed| fixed.bdf().to_string());
+    let named = [&seen.fixed, &seen.below].into_iter().flatten().find_map(|fixed| fixed.function.devices.first());
+    let change = &seen.change;
+    Variables::from([
+        ("PCIESCOPE_TIME", record.time),
+        ("PCIESCOPE_FUNCTION", bdf(&seen.fixed)),
+        ("PCIESCOPE_BELOW", bdf(&seen.below)),
+        ("PCIESCOPE_DEVICE", named.map_or_else(String::new, |name| word(name))),
+        ("PCIESCOPE_SUBJECT", change.of.name().to_owned()),
+        ("PCIESCOPE_FROM", change.from.clone().unwrap_or_default()),
+        ("PCIESCOPE_TO", change.to.clone()),
+        ("PCIESCOPE_CAUSE", change.cause.map_or("", Cause::name).to_owned()),
+        ("PCIESCOPE_EVIDENCE", change.evidence.join(", ")),
+        ("PCIESCOPE_LOST_BYTES_PER_S", seen.lost_bytes_per_s.map_or_else(String::new, |lost| format!("{lost:.0}"))),
+    ])
 }
 
 /// The function below a port.
@@ -200,7 +278,6 @@ fn of_link(total: &Total, tracker: &Tracker, method: &Method) -> Record {
 mod tests {
     use std::io;
 
-    use pciescope_core::change::Cause;
     use pciescope_hw::synthetic::Synthetic;
     use pciescope_hw::watch::Script;
 
@@ -221,8 +298,7 @@ mod tests {
         let root = Synthetic::root(&options).unwrap();
         let mut links = Script::synthetic(&root, &options, &[]);
         let plan = WatchPlan { interval_ns: SECOND, duration_ns: Some(seconds * SECOND), ..WatchPlan::default() };
-        let task =
-            WatchTask { plan, environment: Environment::default(), label: None, backend: "fake", warnings: None };
+        let task = WatchTask { plan, backend: "fake", ..WatchTask::default() };
         run(&mut links, task, &mut Fast, sink).unwrap();
     }
 

@@ -50,7 +50,7 @@ warnings! {
         "a shorter -I misses less; the bits that tell are cleared by a reboot, or by setpci -s PORT CAP_EXP+12.w=c000:c000";
     COMMAND_FAILED: "command-failed", "`watch --on`: a command failed, took too long or did not start; the text says which and why";
     COMMANDS_LEFT_OUT: "commands-left-out",
-        "`watch --on`: events ran no command of their own, because the last one was just before; the text says how many";
+        "`watch --on`: events that ran no command of their own, as the last one was just before";
     NOT_CHECKED: "not-checked", "`doctor`: a check could not look; the text begins with its name and says why";
     CLOCK_RATE: "clock-rate", "the clock used, and so every duration, differs by over 1000 ppm from CLOCK_MONOTONIC_RAW";
     COARSE_CLOCK: "coarse-clock", "the clock's step is more than half a percent of the median";

@@ -52,7 +52,7 @@ pub trait Host {
         Ok(())
     }
 
-    /// Waits until a time of CLOCK_MONOTONIC. [`Woken::Child`] and [`Woken::Signal`] end the run.
+    /// Waits until a time of CLOCK_MONOTONIC. Anything but [`Woken::Time`] ends the run.
     ///
     /// # Errors
     /// When waiting is not possible.

@@ -13,6 +13,7 @@ use pciescope_report::print::terminal;
 use pciescope_report::{csv, jsonl, table};
 
 use super::files::{self, Destination, Opened};
+use super::ring::Ring;
 
 /// The options of all measurements that say where the results go.
 #[derive(Debug, clap::Args)]
@@ -123,12 +124,20 @@ impl Form {
 pub struct Output {
     /// What the user calls the run.
     pub label: Option<String>,
-    file: Option<jsonl::Writer<File>>,
+    file: Option<Kept>,
+    /// The file's name, where it can be opened anew.
+    path: Option<PathBuf>,
     raw: Option<RawFile>,
     shown: Shown,
     files: OutputFiles,
     /// What shows the progress on the terminal, to be taken away before the results.
     pub progress: Option<ProgressBar>,
+}
+
+/// Where records are kept.
+enum Kept {
+    File(jsonl::Writer<File>),
+    Ring(Box<Ring>),
 }
 
 /// The files of a run, and whether they may replace the old ones: a run that is refused, or ends before it has measured
@@ -237,9 +246,16 @@ impl Output {
             }
             tables => Shown::Table(out, tables, Vec::new()),
         };
-        let (file, place) = file.map(|Opened { file, place }| (jsonl::Writer::new(file), place)).unzip();
+        let (file, place) = file.map(|Opened { file, place }| (Kept::File(jsonl::Writer::new(file)), place)).unzip();
+        let path = place.as_ref().map(|place: &Destination| place.path().to_owned());
         let files = OutputFiles { places: place.into_iter().collect(), ..OutputFiles::default() };
-        Output { label, file, raw: None, shown, files, progress: None }
+        Output { label, file, path, raw: None, shown, files, progress: None }
+    }
+
+    /// Keeps the records in a ring.
+    pub fn with_ring(mut self, ring: Option<Ring>) -> Self {
+        self.file = ring.map(|ring| Kept::Ring(Box::new(ring))).or(self.file);
+        self
     }
 
     /// Takes the place of `out` where that is a file, which gets its name at the end.
@@ -324,8 +340,10 @@ impl Sink for Output {
     }
 
     fn put_all(&mut self, records: &[Record]) -> io::Result<()> {
-        if let Some(file) = &mut self.file {
-            file.put_all_or_none(records)?;
+        match &mut self.file {
+            Some(Kept::File(file)) => file.put_all_or_none(records)?,
+            Some(Kept::Ring(ring)) => ring.put_all_or_none(records)?,
+            None => {}
         }
         // Figures count as kept once they are in the file, or where there is none, once they are shown.
         let is_written = self.file.is_some();
@@ -343,9 +361,21 @@ impl Sink for Output {
         self.raw.as_mut().map_or(Ok(()), |raw| raw.put(samples))
     }
 
+    /// Where the new file cannot be opened, records go on into the one that was moved, and nothing is lost.
+    fn renew(&mut self) -> io::Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        // Of a file that replaces another one: it gets its name now.
+        self.files.finish()?;
+        match files::append(path) {
+            Ok(file) => self.file = Some(Kept::File(jsonl::Writer::new(file))),
+            Err(err) => super::say(&format!("pciescope: cannot open {} anew: {err}\n", path.display())),
+        }
+        Ok(())
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         self.progress.iter().for_each(ProgressBar::finish_and_clear);
-        if let Some(file) = &mut self.file {
+        if let Some(Kept::File(file)) = &mut self.file {
             file.finish()?;
         }
         let shown = self.show_end();

@@ -67,7 +67,7 @@ pub struct Former {
 #[derive(Debug, Default)]
 pub struct Tracker {
     /// How links ran when they were last watched. One that is slower or narrower when it is first seen has changed.
-    pub former: BTreeMap<Bdf, Former>,
+    former: BTreeMap<Bdf, Former>,
     start: Option<Moment>,
     last: Moment,
     /// The functions as they were last seen; what could not be read now is as it was.
@@ -107,6 +107,11 @@ const HINT_NS: u64 = 5_000_000_000;
 const SLEPT_NS: u64 = 100_000_000;
 
 impl Tracker {
+    /// A tracker that knows how links ran before.
+    pub fn after(former: BTreeMap<Bdf, Former>) -> Tracker {
+        Tracker { former, ..Tracker::default() }
+    }
+
     /// What changed since the sample before; of the first sample the states.
     pub fn next(&mut self, sample: Sample) -> Vec<Seen> {
         let start = *self.start.get_or_insert(sample.at);
@@ -659,7 +664,7 @@ mod tests {
             let (port, card) = ends(class);
             let port = End { link: Some(status(if is_empty { 1 } else { 3 }, 4)), ..port };
             let former = Former { state: was.to_owned(), below: below.map(str::to_owned), evidence: "then".to_owned() };
-            let mut tracker = Tracker { former: BTreeMap::from([(PORT, former)]), ..Tracker::default() };
+            let mut tracker = Tracker::after(BTreeMap::from([(PORT, former)]));
             let seen = tracker.next(sample(0, &port, (!is_empty).then_some(&card))).remove(0);
             tracker.next(sample(2, &port, (!is_empty).then_some(&card)));
             let lost = tracker.totals().next().unwrap().lost_bytes;

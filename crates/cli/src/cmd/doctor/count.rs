@@ -1,6 +1,7 @@
 //! What hardware and the kernel count at the root ports while `--watch` waits.
 
-use std::io;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
 
 use pciescope_bench::counters::{self, Host, Task, Wanted};
 use pciescope_core::Record;
@@ -19,7 +20,9 @@ const RECORDED: &str = "/counted.jsonl";
 /// Waits for times, and for the signals that end the program.
 pub struct Wait {
     waiter: Waiter,
-    stop: Stop,
+    signals: UnixStream,
+    /// Set by a signal that ends the program.
+    pub stop: Stop,
 }
 
 impl Wait {
@@ -28,16 +31,28 @@ impl Wait {
     /// # Errors
     /// When the kernel refuses the handlers.
     pub fn new(ctx: &Ctx) -> io::Result<Self> {
-        let mut waiter = Waiter::default();
-        waiter.watch_signals(wake_on(&ENDING)?.into());
-        Ok(Wait { waiter, stop: ctx.stop.clone() })
+        let (mut waiter, signals) = (Waiter::default(), wake_on(&ENDING)?);
+        signals.set_nonblocking(true)?;
+        waiter.watch_signals(signals.try_clone()?.into());
+        Ok(Wait { waiter, signals, stop: ctx.stop.clone() })
+    }
+
+    /// Waits until a time or any signal.
+    ///
+    /// # Errors
+    /// As [`Waiter::until`].
+    pub fn woken(&mut self, deadline_ns: Option<u64>) -> io::Result<Woken> {
+        let woken = self.waiter.until(deadline_ns)?;
+        // What told of it is taken, so that the next wait is one. Nothing is there where the call was interrupted.
+        let _ = self.signals.read(&mut [0; 64]);
+        Ok(woken)
     }
 }
 
 impl Host for Wait {
     fn until(&mut self, deadline_ns: Option<u64>) -> io::Result<Woken> {
         loop {
-            match self.waiter.until(deadline_ns)? {
+            match self.woken(deadline_ns)? {
                 // One that does not end the program, such as that of a stopped and continued terminal.
                 Woken::Signal if !self.stop.is_set() => {}
                 other => return Ok(other),
