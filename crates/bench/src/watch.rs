@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use pciescope_core::change::{Cause, Subject, TEST};
 use pciescope_core::record::{Below, Instance, Interval, Method, Metric, Record};
@@ -45,6 +45,10 @@ pub struct Outcome {
     pub lost_bytes: f64,
 }
 
+/// Samples that the kernel's events call for are this far apart at least, in nanoseconds. The first one comes at once, and
+/// each event has its own time.
+const TOLD_NS: u64 = 100_000_000;
+
 /// Watches until the plan or the host ends it.
 ///
 /// # Errors
@@ -59,29 +63,37 @@ pub fn run(links: &mut dyn Links, task: WatchTask, host: &mut dyn Host, sink: &m
     let known: BTreeSet<Bdf> = former.keys().copied().collect();
     let (mut tracker, mut folded) = (Tracker::after(former), Folded::default());
     let start = now_ns();
-    let mut at_ns = 0;
+    let (mut at_ns, mut told_ns, mut woken) = (0, 0, Woken::Time);
     loop {
-        for seen in tracker.next(links.sample(at_ns)) {
-            if let Some(commands) = &commands {
-                let is_known = seen.fixed.as_ref().is_some_and(|fixed| known.contains(&fixed.bdf()));
-                commands.happened(&events_of(&seen, is_known), variables(&seen));
-            }
-            folded.add(seen);
+        let all = tracker.next(links.sample(at_ns));
+        for seen in all.iter().filter(|_| commands.is_some()) {
+            let is_known = seen.fixed.as_ref().is_some_and(|fixed| known.contains(&fixed.bdf()));
+            commands.iter().for_each(|commands| commands.happened(&events_of(seen, is_known), variables(seen)));
         }
         folded.warn(commands.as_ref());
-        folded.put(&mut journal, &method)?;
-        let is_over = plan.duration_ns.is_some_and(|end| at_ns >= end);
-        // Absolute times: a late sample does not push the next one back, and times that have passed are left out.
-        let passed = tracker.elapsed_ns() / plan.interval_ns.max(1);
-        at_ns = (passed + 1) * plan.interval_ns;
-        at_ns = plan.duration_ns.map_or(at_ns, |end| at_ns.min(end));
-        if is_over || until(start + links.real_ns(at_ns), host, &mut journal)? != Woken::Time {
-            break;
+        folded.put(all, &mut journal, &method)?;
+        if woken != Woken::Event {
+            if plan.duration_ns.is_some_and(|end| at_ns >= end) {
+                break;
+            }
+            // Absolute times: a late sample does not push the next one back, and times that have passed are left out.
+            let passed = tracker.elapsed_ns() / plan.interval_ns.max(1);
+            at_ns = (passed + 1) * plan.interval_ns;
+            at_ns = plan.duration_ns.map_or(at_ns, |end| at_ns.min(end));
+        }
+        woken = until(start + links.real_ns(at_ns), host, &mut journal)?;
+        match woken {
+            Woken::Event => {
+                std::thread::sleep(Duration::from_nanos((told_ns + TOLD_NS).saturating_sub(now_ns())));
+                told_ns = now_ns();
+            }
+            Woken::Time => {}
+            _ => break,
         }
     }
     commands.as_mut().map(Commands::finish);
     folded.warn(commands.as_ref());
-    folded.put(&mut journal, &method)?;
+    folded.put(Vec::new(), &mut journal, &method)?;
     let mut outcome = Outcome::default();
     for total in tracker.totals() {
         outcome.links += 1;
@@ -142,19 +154,28 @@ impl Folded {
         }
     }
 
-    /// Writes them; keeps them while there is no room on the disk.
-    fn put(&mut self, journal: &mut Journal<'_>, method: &Method) -> Result<(), Error> {
-        if self.order.is_empty() && self.warnings.is_empty() {
-            return Ok(());
-        }
-        let mut records: Vec<Record> =
-            self.order.iter().filter_map(|key| self.waiting.get(key)).map(|seen| of_change(seen, method)).collect();
+    /// Writes changes, one record each. While there is no room on the disk they wait, folded.
+    fn put(&mut self, seen: Vec<Seen>, journal: &mut Journal<'_>, method: &Method) -> Result<(), Error> {
+        let mut records: Vec<Record> = if self.order.is_empty() {
+            seen.iter().map(|seen| of_change(seen, method)).collect()
+        } else {
+            seen.iter().for_each(|seen| self.add(seen.clone()));
+            self.order.iter().filter_map(|key| self.waiting.get(key)).map(|seen| of_change(seen, method)).collect()
+        };
         if !self.warnings.is_empty() {
             let warnings = self.warnings.clone();
             records.push(Record { test: TEST.to_owned(), method: Some(method.clone()), warnings, ..Record::default() });
         }
+        if records.is_empty() {
+            return Ok(());
+        }
         match journal.put_all(&mut records) {
-            Err(Error::Sink { source }) if source.get_ref().is_some_and(|why| why.is::<Unwritten>()) => Ok(()),
+            Err(Error::Sink { source }) if source.get_ref().is_some_and(|why| why.is::<Unwritten>()) => {
+                if self.order.is_empty() {
+                    seen.into_iter().for_each(|seen| self.add(seen));
+                }
+                Ok(())
+            }
             written => {
                 self.order.clear();
                 self.waiting.clear();

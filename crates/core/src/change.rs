@@ -71,6 +71,8 @@ crate::named! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Source {
+        /// A tracepoint of the kernel, which also has the time.
+        Tracepoint => "tracepoint",
         /// Registers of configuration space, sampled.
         Registers => "registers",
         /// Files of sysfs, sampled.

@@ -100,6 +100,8 @@ pub enum Woken {
     Signal,
     /// The user moved the file of results away, and wants a new one.
     Moved,
+    /// The kernel told of something that is under watch.
+    Event,
 }
 
 /// Waits on absolute times, so that a late wake-up does not push the next one back.
@@ -113,6 +115,11 @@ impl Waiter {
     /// after it.
     pub fn watch_signals(&mut self, signals: OwnedFd) {
         self.watched.push((signals, Woken::Signal));
+    }
+
+    /// Also wakes up when `events` becomes readable.
+    pub fn watch_events(&mut self, events: OwnedFd) {
+        self.watched.push((events, Woken::Event));
     }
 
     /// Also wakes up when `child` ends.

@@ -117,6 +117,7 @@ const TESTS: &[harness::Test] = tests![
     readout_ports::the_ports_have_every_byte,
     power::sleep_on_the_oldest_kernel,
     watch::planted_changes_are_found_with_their_causes_on_6_12,
+    watch::plugged_cards_are_told_of_by_the_newest_kernel,
     power::sleep_on_the_newest_kernel,
     storm::a_storm_of_calls_leaves_all_modules_as_they_were,
     accounting::what_the_kernel_counted_is_what_the_devices_moved,

@@ -2,13 +2,14 @@
 //! docs/watch.md.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use pciescope_core::change::{Cause, Subject};
-use pciescope_core::{Change, Record};
+use pciescope_core::change::{Cause, Source, Subject};
+use pciescope_core::{Bdf, Change, Record};
 use pciescope_lab::device::CounterBoard;
 use pciescope_lab::device::traffic::Traffic;
-use pciescope_lab::vm::{Attachment, GuestDevice, Kernel, Vm, seed_machine};
+use pciescope_lab::vm::{Attachment, GuestDevice, Kernel, RootPort, Vm, seed_machine};
+use serde_json::json;
 
 use crate::say;
 use crate::support::guest::Guest;
@@ -178,7 +179,7 @@ fn machine(kernel: Kernel) -> (Guest, Endpoint, Vec<String>) {
 /// Watches while something is done, and gives the records.
 fn watch(vm: &Guest, args: &str, meanwhile: impl FnOnce()) -> Vec<Record> {
     vm.must("rm -f /tmp/watch.jsonl");
-    let running = vm.start(&format!("exec pciescope watch -I {INTERVAL} {args} -j >/tmp/watch.jsonl"));
+    let running = vm.start(&format!("exec pciescope watch {args} -j >/tmp/watch.jsonl"));
     vm.wait_until("the first sample", "grep -q '\"config_reads\\|\"of\":\"link\"' /tmp/watch.jsonl");
     meanwhile();
     running.signal("INT").unwrap_or_else(|err| panic!("the lab failed: {err}"));
@@ -201,7 +202,7 @@ pub fn every_planted_change_is_found_on_each_kernel() {
 fn every_change_is_found(kernel: Kernel, rounds: usize, seed: u64) {
     let (vm, board, ports) = machine(kernel);
     let mut planted = BTreeMap::new();
-    let records = watch(&vm, "", || planted = plant(&board, &ports, rounds, seed));
+    let records = watch(&vm, &format!("-I {INTERVAL}"), || planted = plant(&board, &ports, rounds, seed));
     let (mut right, mut wrong, mut named) = (0, Vec::new(), 0);
     for port in &ports {
         let seen: Vec<Planted> = found(&records, port).into_iter().map(|(planted, ..)| planted).collect();
@@ -251,7 +252,7 @@ fn nothing_is_woken_or_written(vm: &Guest, board: &Endpoint, ports: &[String]) {
     );
     let active = || vm.must(&format!("cat /sys/bus/pci/devices/{device}/power/runtime_active_time"));
     let was_active = active();
-    let records = watch(vm, "", || std::thread::sleep(Duration::from_secs(5)));
+    let records = watch(vm, &format!("-I {INTERVAL}"), || std::thread::sleep(Duration::from_secs(5)));
     assert_eq!(active(), was_active, "a watch woke {device}");
     assert_eq!(status(), before, "a watch cleared a bit");
     let asleep = records.iter().filter_map(|one| one.metrics.get("asleep_ns")).any(|metric| metric.value > 0.0);
@@ -294,4 +295,54 @@ fn a_full_disk_loses_no_change(vm: &Guest, board: &Endpoint) {
     assert_eq!(times, 10, "{changes:#?}");
     assert!(changes.iter().any(|change| change.times > 1), "nothing had to wait: {changes:#?}");
     vm.must("umount /tmp/small");
+}
+
+/// Cards that QEMU plugs in are told of by the kernel, each at its time, with a minute between samples.
+pub fn plugged_cards_are_told_of_by_the_newest_kernel() {
+    let ports = [5, 6].map(|device| RootPort {
+        address: Bdf { domain: 0, bus: 0, device, function: 0 },
+        generation: 4,
+        width: 4,
+        node: None,
+    });
+    let vm = Guest::boot(
+        Vm::builder()
+            .kernel(Kernel::Newest)
+            .root_ports(ports.clone())
+            // Not by ACPI, of which the kernel tells nothing.
+            .cmdline("pcie_ports=native")
+            .qemu_args(["-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"])
+            .program(program()),
+    );
+    let mut plugged = Vec::new();
+    let records = watch(&vm, "-I 1min", || {
+        for (number, port) in ports.iter().enumerate() {
+            let card = json!({"driver": "e1000e", "id": format!("nic{number}"), "bus": port.name(), "romfile": ""});
+            let before = Instant::now();
+            vm.qmp("device_add", card).unwrap_or_else(|err| panic!("the lab failed: {err}"));
+            plugged.push((before, Instant::now()));
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    });
+    let seen = ports.map(|port| found(&records, &port.address.to_string()));
+    for seen in &seen {
+        let told = seen.iter().filter(|(_, change, _)| change.source == Source::Tracepoint);
+        let told: Vec<_> =
+            told.map(|((_, to, cause), change, _)| (to.as_str(), *cause, &*change.evidence[0])).collect();
+        // The kernel sets the clocks of both ends (ASPM), and retrains the link for it.
+        let retrain = ("2.5 GT/s x1", Cause::Software, "pcie_link_event: retrain");
+        assert_eq!(told[0], ("card, power off", Cause::HotPlug, "pci_hp_event: CARD_PRESENT"), "{seen:#?}");
+        assert_eq!(told.last(), Some(&retrain), "{seen:#?}");
+        // A sample between the two events may see the link first.
+        let links = seen.iter().filter(|((of, ..), ..)| *of == Subject::Link);
+        let links: Vec<_> = links.map(|((_, to, cause), ..)| (to.as_str(), *cause)).collect();
+        assert_eq!(links, [("2.5 GT/s x1", Cause::HotPlug), ("2.5 GT/s x1", Cause::Software)], "{seen:#?}");
+    }
+    // Between the two cards as much time as between the commands; a guest without KVM is late by some milliseconds.
+    let took = Duration::from_nanos(seen[1][0].2 - seen[0][0].2);
+    let (least, most) = (plugged[1].0 - plugged[0].1, plugged[1].1 - plugged[0].0);
+    let late = Duration::from_millis(100);
+    say!("{took:?} between the cards, {least:?} to {most:?} between the commands");
+    assert!(took + late > least && took < most + late, "{took:?} is not {least:?} to {most:?}");
+    vm.check_log();
 }

@@ -178,7 +178,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             if let Some(registers) = Registers::connect(&ctx.root) {
                 machine = machine.with_opener(Box::new(registers));
             }
-            let unseen = machine.is_blind().then(unseen);
+            let unseen = machine.is_blind().then(unseen).or_else(|| machine.without_events().map(untold));
             (Box::new(machine), "sysfs", unseen)
         }
     };
@@ -207,6 +207,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if ctx.terminal && args.duration.is_none() {
         ctx.note("watching links until Ctrl-C; times are UTC");
     }
+    if let Some(events) = links.ready() {
+        host.wait.waiter.watch_events(events.try_clone_to_owned()?);
+    }
     let summary = watch::run(links.as_mut(), task, &mut host, &mut output)?;
     if summary.links == 0 {
         ctx.note("there is no link to watch");
@@ -221,6 +224,14 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 
 fn say_failed(warning: &Warning) {
     super::say(&format!("pciescope: {}\n", warning.text));
+}
+
+/// That there are samples alone, where the kernel could tell more.
+fn untold(why: String) -> Warning {
+    warning::NOT_CHECKED.hinted(
+        format!("watch: the kernel's tracepoints cannot be read ({why}), so that it has samples alone"),
+        "run it as root (sudo), with tracefs mounted at /sys/kernel/tracing",
+    )
 }
 
 /// What cannot be seen without privilege.

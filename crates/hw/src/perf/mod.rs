@@ -15,6 +15,7 @@ mod ring;
 mod sample;
 mod symbols;
 mod sys;
+mod trace;
 
 pub use delta::{Delta, Doubt};
 pub use error::Error;
@@ -22,9 +23,11 @@ pub use event::{Config, Event};
 pub use format::Field;
 pub use group::{Group, Packed, Reading, Values};
 pub use pmu::{By, Named, Pmu, named, pmus, present};
+pub(crate) use ring::u32_at;
 pub use sample::{Kind, Profile, Sampler, Sampling, Whom};
 pub use symbols::Symbols;
 pub use sys::thread_number;
+pub(crate) use trace::{Hits, Tracepoints};
 
 pub use crate::memory::Pinned as Stay;
 

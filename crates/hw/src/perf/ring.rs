@@ -60,30 +60,17 @@ impl Tally {
     /// Adds up records. Samples hold the address, process and thread ([`SAMPLE_TYPE`]); those of a process other than `process`
     /// are counted apart. Unknown records are skipped; those that cannot be skipped are counted.
     pub fn add(&mut self, mut bytes: &[u8], process: u32) {
-        const HEAD: usize = size_of::<perf::perf_event_header>();
-        while !bytes.is_empty() {
-            let (Some(kind), Some(misc), Some(size)) = (u32_at(bytes, 0), u16_at(bytes, 4), u16_at(bytes, 6)) else {
-                break;
-            };
-            let size = usize::from(size);
-            if size < HEAD || size > bytes.len() {
-                break;
-            }
-            let (record, rest) = bytes.split_at(size);
-            let body = &record[HEAD..];
-            let understood = match kind {
-                perf::PERF_RECORD_SAMPLE => self.sample(misc, body, process),
-                // The event's number, then how many.
-                perf::PERF_RECORD_LOST => u64_at(body, 8).map(|lost| self.lost += lost),
-                perf::PERF_RECORD_LOST_SAMPLES => u64_at(body, 0).map(|lost| self.lost += lost),
+        while let Some((head, body, rest)) = record(bytes) {
+            let understood = match head.kind {
+                perf::PERF_RECORD_SAMPLE => self.sample(head.misc, body, process),
                 perf::PERF_RECORD_THROTTLE => {
                     self.throttled += 1;
                     Some(())
                 }
-                _ => Some(()),
+                kind => lost(kind, body).map(|lost| self.lost += lost),
             };
             if understood.is_none() {
-                self.unread += size as u64;
+                self.unread += (bytes.len() - rest.len()) as u64;
             }
             bytes = rest;
         }
@@ -106,11 +93,35 @@ impl Tally {
 /// What each sample holds, in this order: the address, the process' and the thread's numbers.
 pub(super) const SAMPLE_TYPE: u64 = (perf::PERF_SAMPLE_IP | perf::PERF_SAMPLE_TID) as u64;
 
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+/// What stands before each record.
+pub(super) struct Head {
+    pub kind: u32,
+    misc: u16,
+}
+
+/// The first record: its head, its body, and the bytes behind it. `None` where it is cut or has no length.
+pub(super) fn record(bytes: &[u8]) -> Option<(Head, &[u8], &[u8])> {
+    const HEAD: usize = size_of::<perf::perf_event_header>();
+    let head = Head { kind: u32_at(bytes, 0)?, misc: u16_at(bytes, 4)? };
+    let (record, rest) = bytes.split_at_checked(u16_at(bytes, 6)?.into())?;
+    Some((head, record.get(HEAD..)?, rest))
+}
+
+/// How many were lost by a record of this kind; `None` where it is cut.
+pub(super) fn lost(kind: u32, body: &[u8]) -> Option<u64> {
+    match kind {
+        // The event's number, then how many.
+        perf::PERF_RECORD_LOST => u64_at(body, 8),
+        perf::PERF_RECORD_LOST_SAMPLES => u64_at(body, 0),
+        _ => Some(0),
+    }
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 

@@ -7,7 +7,8 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings::{
     PERF_FLAG_FD_CLOEXEC, PERF_FORMAT_GROUP, PERF_FORMAT_LOST, PERF_FORMAT_TOTAL_TIME_ENABLED,
-    PERF_FORMAT_TOTAL_TIME_RUNNING, PERF_IOC_FLAG_GROUP, perf_event_attr,
+    PERF_FORMAT_TOTAL_TIME_RUNNING, PERF_IOC_FLAG_GROUP, PERF_SAMPLE_RAW, PERF_SAMPLE_TIME, PERF_TYPE_TRACEPOINT,
+    perf_event_attr,
 };
 
 use super::Config;
@@ -91,6 +92,21 @@ pub fn sample(what: &Sampled, thread: libc::pid_t, cpu: Option<u32>) -> io::Resu
     attr.set_watermark(1);
     attr.wakeup_watermark = what.wake_at;
     opened(&mut attr, thread, cpu, -1)
+}
+
+/// Opens a tracepoint of the whole machine on a CPU, by the number that tracefs has of it. Each hit is a sample with its time on
+/// CLOCK_MONOTONIC and the bytes that the tracepoint's format describes, and wakes who waits.
+pub fn trace(id: u64, cpu: u32) -> io::Result<File> {
+    let cpu = i32::try_from(cpu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let mut attr = perf_event_attr::default();
+    (attr.type_, attr.config) = (PERF_TYPE_TRACEPOINT, id);
+    attr.size = size_of::<perf_event_attr>() as u32;
+    attr.sample_type = u64::from(PERF_SAMPLE_TIME | PERF_SAMPLE_RAW);
+    attr.sample_period = 1;
+    attr.wakeup_events = 1;
+    attr.set_use_clockid(1);
+    attr.clockid = libc::CLOCK_MONOTONIC;
+    opened(&mut attr, -1, cpu, -1)
 }
 
 /// What a sampling event has counted so far: the event itself, the nanoseconds for which it ran, and the samples that were lost where

@@ -2,6 +2,7 @@
 
 use pciescope_core::change::Cause;
 
+use super::events::{ENUMERATION, HOT_PLUG, INTERRUPT, RETRAIN};
 use super::{End, bits};
 use crate::ceiling;
 use crate::link::SPEEDS;
@@ -16,6 +17,16 @@ pub(super) struct Pair<'e> {
     pub states: (LinkRate, LinkRate),
     /// The function below the port.
     pub below: (Option<&'e End>, Option<&'e End>),
+    /// Why the kernel looked at the link, where it told of it.
+    pub reason: Option<u32>,
+}
+
+impl Pair<'_> {
+    /// What the kernel itself did. An interrupt tells that hardware did something.
+    fn done(&self) -> Option<(Cause, Vec<String>)> {
+        let all = [(RETRAIN, Cause::Software), (ENUMERATION, Cause::Enumeration)];
+        all.into_iter().find(|(reason, _)| self.reason == Some(*reason)).map(|(_, cause)| (cause, Vec::new()))
+    }
 }
 
 /// Bits of a function's dword of link registers.
@@ -105,7 +116,9 @@ impl Hint {
 pub(super) fn of_link(pair: &Pair, hint: Option<Hint>) -> (Cause, Vec<String>) {
     let (before, now) = pair.ends;
     let said = |cause, text: String| (cause, vec![text]);
-    if let Some(hint) = hint.filter(|hint| hint.explains(pair.states)) {
+    // The kernel calls it a hot-plug too when a link comes back by itself.
+    let is_plugged = |hint: &Hint| pair.reason == Some(HOT_PLUG) && hint.cause == Cause::HotPlug;
+    if let Some(hint) = hint.filter(|hint| hint.explains(pair.states) || is_plugged(hint)) {
         return (hint.cause, hint.evidence);
     }
     let sleeps = |end: Option<&End>| end.is_some_and(|end| end.is_asleep);
@@ -113,6 +126,9 @@ pub(super) fn of_link(pair: &Pair, hint: Option<Hint>) -> (Cause, Vec<String>) {
     if sleeps(pair.below.0) != sleeps(pair.below.1) && (lanes == 0) != (lanes_before == 0) {
         let word = if sleeps(pair.below.1) { "asleep" } else { "awake" };
         return said(Cause::PowerSaving, format!("the function below is {word}"));
+    }
+    if let Some(done) = pair.done() {
+        return done;
     }
     let (errors_before, errors_now) = errors(pair);
     if lanes == lanes_before && errors_now == errors_before && pair.below.1.is_some_and(is_display) {
@@ -128,6 +144,9 @@ pub(super) fn of_link(pair: &Pair, hint: Option<Hint>) -> (Cause, Vec<String>) {
             said(Cause::Reliability, "LBMS and LABS were set, with errors".to_owned())
         }
         (true, true) => said(Cause::Unknown, "LBMS and LABS were both set".to_owned()),
+        (false, false) if pair.reason == Some(INTERRUPT) && !is_better && errors_now > errors_before => {
+            said(Cause::Reliability, "an end reported errors".to_owned())
+        }
         (false, false) if now.fixed.is_cleared => said(Cause::Unknown, "the kernel clears LBMS".to_owned()),
         (false, false) if has(before, bits::MANAGED | bits::AUTONOMOUS) => {
             said(Cause::Unknown, "LBMS or LABS was set before".to_owned())
@@ -138,16 +157,19 @@ pub(super) fn of_link(pair: &Pair, hint: Option<Hint>) -> (Cause, Vec<String>) {
 
 /// The cause of a change that came back between two samples.
 pub(super) fn between(pair: &Pair) -> (Cause, Vec<String>) {
+    if let Some(done) = pair.done() {
+        return done;
+    }
     let (errors_before, errors_now) = errors(pair);
     match (is_new(pair.ends, bits::AUTONOMOUS), is_new(pair.ends, bits::MANAGED)) {
         (true, false) => (Cause::Autonomous, vec!["LABS was set".to_owned()]),
         (false, true) if errors_now > errors_before => {
             (Cause::Reliability, vec!["LBMS was set, with errors".to_owned()])
         }
-        (is_autonomous, _) => {
-            let bits = if is_autonomous { "LBMS and LABS were set" } else { "LBMS was set" };
-            (Cause::Unknown, vec![bits.to_owned()])
-        }
+        (true, true) => (Cause::Unknown, vec!["LBMS and LABS were set".to_owned()]),
+        (false, true) => (Cause::Unknown, vec!["LBMS was set".to_owned()]),
+        (false, false) if errors_now > errors_before => (Cause::Reliability, vec!["an end reported errors".to_owned()]),
+        (false, false) => (Cause::Unknown, vec!["the kernel clears LBMS".to_owned()]),
     }
 }
 

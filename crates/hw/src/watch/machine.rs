@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirEntryExt, OpenOptionsExt};
 use std::sync::Arc;
 
 use pciescope_core::{Bdf, Function};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::events::{Events, KernelEvent, What};
 use super::files::{Files, Opener};
 use super::{End, Fixed, Links, Moment, Sample};
 use crate::express::{self, Express, PortType};
@@ -27,6 +29,7 @@ pub struct LiveLinks {
     known: BTreeMap<Bdf, Known>,
     files: Files,
     log: Option<Log>,
+    events: io::Result<Events>,
     is_guest: bool,
 }
 
@@ -59,6 +62,7 @@ impl LiveLinks {
             known: BTreeMap::new(),
             files: Files::default(),
             log: Log::open(root),
+            events: if root.is_live() { Events::open(root) } else { Err(io::ErrorKind::Unsupported.into()) },
             is_guest: environment::hypervisor(root).is_some(),
         }
     }
@@ -145,6 +149,28 @@ impl LiveLinks {
         Some([total(CORRECTABLE)?, total(NONFATAL)?, total(FATAL)?])
     }
 
+    fn read(&mut self) -> Sample {
+        let mut sample = Sample { at: now(), held: self.log.as_mut().map(Log::held), ..Sample::default() };
+        let listed = std::fs::read_dir(self.root.path("/sys/bus/pci/devices")).into_iter().flatten().flatten();
+        // By address, so that a port is known before what is below it.
+        let listed: BTreeMap<Bdf, u64> =
+            listed.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.ino()))).collect();
+        let gone: Vec<Bdf> = self.known.keys().filter(|bdf| !listed.contains_key(bdf)).copied().collect();
+        for bdf in gone {
+            self.known.remove(&bdf);
+            self.files.forget(bdf);
+        }
+        for (bdf, inode) in listed {
+            if self.only.is_empty() || self.only.contains(&bdf) {
+                // One that goes away meanwhile is missing from the next sample's list.
+                if let Some(end) = self.end(bdf, inode, &mut sample.reads) {
+                    sample.functions.insert(bdf, end);
+                }
+            }
+        }
+        sample
+    }
+
     /// What files tell of a function without a register.
     fn look_up(&self, bdf: Bdf, inode: u64) -> Option<Known> {
         let id = |file: &str| pci::id(&self.root, bdf, file).ok();
@@ -202,25 +228,28 @@ impl LiveLinks {
 
 impl Links for LiveLinks {
     fn sample(&mut self, _planned_ns: u64) -> Sample {
-        let mut sample = Sample { at: now(), held: self.log.as_mut().map(Log::held), ..Sample::default() };
-        let listed = std::fs::read_dir(self.root.path("/sys/bus/pci/devices")).into_iter().flatten().flatten();
-        // By address, so that a port is known before what is below it.
-        let listed: BTreeMap<Bdf, u64> =
-            listed.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.ino()))).collect();
-        let gone: Vec<Bdf> = self.known.keys().filter(|bdf| !listed.contains_key(bdf)).copied().collect();
-        for bdf in gone {
-            self.known.remove(&bdf);
-            self.files.forget(bdf);
-        }
-        for (bdf, inode) in listed {
-            if self.only.is_empty() || self.only.contains(&bdf) {
-                // One that goes away meanwhile is missing from the next sample's list.
-                if let Some(end) = self.end(bdf, inode, &mut sample.reads) {
-                    sample.functions.insert(bdf, end);
-                }
-            }
+        let mut sample = self.read();
+        let Ok(events) = &mut self.events else { return sample };
+        sample.told = events.take();
+        // What the kernel told of while it was read may have been read before: read all of it after.
+        let is_late = |event: &KernelEvent| event.what != What::Error && event.at_ns >= sample.at.monotonic_ns;
+        if sample.told.events.iter().any(is_late) {
+            let mut again = self.read();
+            again.reads += sample.reads;
+            again.held.iter_mut().for_each(|held| held.extend(sample.held.take().unwrap_or_default()));
+            sample = Sample { told: sample.told, ..again };
         }
         sample
+    }
+
+    fn ready(&self) -> Option<BorrowedFd<'_>> {
+        self.events.as_ref().ok().map(|events| events.ready.as_fd())
+    }
+
+    fn without_events(&self) -> Option<String> {
+        let release = self.root.text("/proc/sys/kernel/osrelease")?;
+        let is_new = self.root.is_live() && release.split('.').next()?.parse::<u32>().ok()? >= 7;
+        self.events.as_ref().err().filter(|_| is_new).map(ToString::to_string)
     }
 }
 

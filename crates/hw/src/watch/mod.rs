@@ -1,19 +1,22 @@
 //! Links over time: samples of what functions, links and slots are like, and the changes between them.
 //!
-//! [`Links`] gives samples: [`LiveLinks`] reads this machine, [`Script`] plays one. [`Tracker`] compares each sample with the
+//! [`Links`] gives samples, and what the kernel told in between: [`LiveLinks`] reads this machine, [`Script`] plays one. [`Tracker`] compares each sample with the
 //! one before and says what changed and why. Nothing here writes a register or wakes a device.
 
 mod cause;
+mod events;
 mod files;
 mod machine;
 mod script;
 mod tracker;
 
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use pciescope_core::{Bdf, Function};
 
+pub use events::{KernelEvent, Told, What};
 pub use files::Opener;
 pub use machine::LiveLinks;
 pub use script::{Script, ScriptEvent};
@@ -24,6 +27,16 @@ pub trait Links {
     /// How everything is now. `planned_ns` is the moment that was planned for it, in nanoseconds since the first sample: a
     /// script shows that one.
     fn sample(&mut self, planned_ns: u64) -> Sample;
+
+    /// Becomes readable when the kernel tells of something before the next sample is due.
+    fn ready(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Why the kernel does not tell of links by itself, although it is new enough (7.0).
+    fn without_events(&self) -> Option<String> {
+        None
+    }
 
     /// How long a time under watch takes in reality, in nanoseconds.
     fn real_ns(&self, ns: u64) -> u64 {
@@ -50,6 +63,8 @@ pub struct Sample {
     /// Functions of which the kernel's log said since the last sample that it holds their link at 2.5 GT/s. `None` where
     /// the log cannot be read.
     pub held: Option<Vec<Bdf>>,
+    /// What the kernel told since the last sample.
+    pub told: Told,
     /// How many times a dword of configuration space was read for it.
     pub reads: u64,
 }
@@ -112,6 +127,8 @@ impl Fixed {
 pub(crate) mod bits {
     pub const ASPM: u32 = 0b11;
     pub const DISABLED: u32 = 1 << 4;
+    /// Both interrupts that tell of a bandwidth notification are on.
+    pub const NOTIFIES: u32 = 0b11 << 10;
     pub const TRAINING: u32 = 1 << (16 + 11);
     pub const ACTIVE: u32 = 1 << (16 + 13);
     /// Link Bandwidth Management Status, and Link Autonomous Bandwidth Status.

@@ -123,7 +123,7 @@ impl Links for Script {
             at: Moment { monotonic_ns: at_ns, boot_ns: at_ns },
             functions: self.now.clone(),
             held: Some(Vec::new()),
-            reads: 0,
+            ..Sample::default()
         }
     }
 

@@ -7,7 +7,8 @@ use pciescope_core::Bdf;
 use pciescope_core::change::{Cause, Change, Source, Subject};
 
 use super::cause::{self, Hint, LinkRate, Pair, rate};
-use super::{End, Fixed, Moment, Sample, bits};
+use super::events::{INTERRUPT, RETRAIN};
+use super::{End, Fixed, KernelEvent, Moment, Sample, Told, What, bits};
 use crate::link::SPEEDS;
 
 /// A change, or a state at the start.
@@ -81,13 +82,32 @@ pub struct Tracker {
     pub reads: u64,
 }
 
+/// All functions before and now.
+type Ends<'e> = (&'e BTreeMap<Bdf, End>, &'e BTreeMap<Bdf, End>);
+
 /// What changed of a function: what, from, to, cause, evidence.
 type Found = (Subject, String, String, Option<Cause>, Vec<String>);
+
+/// From what was seen last to a sample, or to what the kernel told before it.
+#[derive(Clone, Copy)]
+struct Step<'e> {
+    /// In nanoseconds since the first sample.
+    now_ns: u64,
+    is_gap: bool,
+    has_log: bool,
+    heard: &'e Told,
+    /// What the kernel told of the function.
+    told: Option<&'e KernelEvent>,
+}
 
 /// A link under watch.
 #[derive(Debug, Default)]
 struct Track {
     total: Total,
+    /// When it was last looked at.
+    at_ns: u64,
+    /// When the kernel last told of its link, and why it did.
+    told: Option<(u64, u32)>,
     state: Option<LinkRate>,
     best: f64,
     is_loss: bool,
@@ -103,6 +123,9 @@ struct Track {
 /// its link was down is a second (6.6.1), and a sample may be late.
 const HINT_NS: u64 = 5_000_000_000;
 
+/// A retraining that the kernel tells of twice: by itself, and by the interrupt that it raises.
+const TWICE_NS: u64 = 100_000_000;
+
 /// A clock that goes on differs from one that stands still by more than this when the machine slept, in nanoseconds.
 const SLEPT_NS: u64 = 100_000_000;
 
@@ -113,7 +136,7 @@ impl Tracker {
     }
 
     /// What changed since the sample before; of the first sample the states.
-    pub fn next(&mut self, sample: Sample) -> Vec<Seen> {
+    pub fn next(&mut self, mut sample: Sample) -> Vec<Seen> {
         let start = *self.start.get_or_insert(sample.at);
         let is_first = self.last == Moment::default();
         let now_ns = sample.at.boot_ns.saturating_sub(start.boot_ns);
@@ -138,21 +161,39 @@ impl Tracker {
                 now.shown = now.shown.or(before.shown);
             }
         }
-        let old = std::mem::replace(&mut self.ends, ends);
-        if !is_first {
-            let all: BTreeSet<Bdf> = old.keys().chain(self.ends.keys()).copied().collect();
-            for bdf in all {
-                self.function(bdf, &old, now_ns, &mut seen);
-            }
-        }
+        let mut old = std::mem::take(&mut self.ends);
         let has_log = sample.held.is_some();
         self.held.extend(sample.held.into_iter().flatten().map(|bdf| (bdf, now_ns)));
         self.held.retain(|_, at| now_ns - *at <= HINT_NS);
-        for bdf in self.ends.keys().copied().collect::<Vec<_>>() {
-            // While the machine slept nobody used a link.
-            let step_ns = if is_gap { 0 } else { now_ns - before_ns.min(now_ns) };
-            self.link(bdf, &old, has_log, (now_ns, step_ns, is_gap), &mut seen);
+        for event in &mut sample.told.events {
+            let boot_ns = event.at_ns + sample.at.boot_ns.saturating_sub(sample.at.monotonic_ns);
+            event.at_ns = boot_ns.saturating_sub(start.boot_ns).clamp(before_ns.min(now_ns), now_ns);
         }
+        let heard = &sample.told;
+        let step = Step { now_ns, is_gap, has_log, heard, told: None };
+        for event in heard.events.iter().filter(|event| event.what != What::Error) {
+            let both = old.get(&event.bdf).zip(ends.get(&event.bdf));
+            let Some((before, now)) = both.filter(|(a, b)| a.fixed.inode == b.fixed.inode) else { continue };
+            // The port as the event shows it; all others are left for later.
+            let shown = event.shown(before, now);
+            let step = Step { now_ns: event.at_ns, told: Some(event), ..step };
+            let now = ends.insert(event.bdf, shown.clone());
+            self.function(event.bdf, (&old, &ends), step, &mut seen);
+            self.link(event.bdf, (&old, &ends), step, &mut seen);
+            old.insert(event.bdf, shown);
+            ends.extend(now.map(|now| (event.bdf, now)));
+        }
+        if !is_first {
+            let all: BTreeSet<Bdf> = old.keys().chain(ends.keys()).copied().collect();
+            for bdf in all {
+                let told = heard.events.iter().rfind(|event| event.bdf == bdf && event.what == What::Error);
+                self.function(bdf, (&old, &ends), Step { told, ..step }, &mut seen);
+            }
+        }
+        for bdf in ends.keys() {
+            self.link(*bdf, (&old, &ends), step, &mut seen);
+        }
+        self.ends = ends;
         seen
     }
 
@@ -172,8 +213,8 @@ impl Tracker {
     }
 
     /// Everything of a function but its link.
-    fn function(&mut self, bdf: Bdf, old: &BTreeMap<Bdf, End>, now_ns: u64, seen: &mut Vec<Seen>) {
-        let (before, now) = (old.get(&bdf), self.ends.get(&bdf));
+    fn function(&mut self, bdf: Bdf, (old, new): Ends, step: Step, seen: &mut Vec<Seen>) {
+        let (before, now) = (old.get(&bdf), new.get(&bdf));
         let mut found: Vec<Found> = Vec::new();
         match (before, now) {
             (Some(before), Some(now)) if before.fixed.inode == now.fixed.inode => {
@@ -198,11 +239,15 @@ impl Tracker {
             }
             _ => {
                 let port = before.or(now).and_then(|end| end.fixed.function.path.last()).copied();
-                let ports = port.and_then(|port| old.get(&port).zip(self.ends.get(&port)));
+                let ports = port.and_then(|port| old.get(&port).zip(new.get(&port)));
                 let evidence = ports.and_then(|(before, now)| cause::of_slot(before, now));
                 let contained = ports.is_some_and(|(_, now)| now.containment.is_some_and(|dpc| dpc & 1 != 0));
+                let slot_ns = port.and_then(|port| self.since.get(&(port, Subject::Slot)));
                 let (cause, evidence) = match evidence {
                     Some(evidence) => (Cause::HotPlug, vec![evidence]),
+                    None if slot_ns.is_some_and(|at| step.now_ns - at <= HINT_NS) => {
+                        (Cause::HotPlug, vec!["its slot changed before".to_owned()])
+                    }
                     None if contained => (Cause::Containment, vec!["DPC triggered".to_owned()]),
                     None => (Cause::Enumeration, vec!["its slot did not change".to_owned()]),
                 };
@@ -211,10 +256,19 @@ impl Tracker {
             }
         }
         let Some(fixed) = now.or(before).map(|end| Arc::clone(&end.fixed)) else { return };
-        for (of, from, to, cause, evidence) in found {
-            let since = self.since.insert((bdf, of), now_ns).unwrap_or(0);
+        for (of, from, to, cause, mut evidence) in found {
             let is_register = matches!(of, Subject::Aspm | Subject::Slot | Subject::Containment);
-            let source = if is_register { Source::Registers } else { Source::Sysfs };
+            let is_told = |event: &&KernelEvent| match event.what {
+                What::Slot(event) => of == Subject::Slot && event > 1,
+                What::Error => of == Subject::Errors,
+                What::Link { .. } => false,
+            };
+            let told = step.told.filter(is_told);
+            evidence.splice(0..0, told.map(KernelEvent::words));
+            let now_ns = told.map_or(step.now_ns, |event| event.at_ns);
+            let since = self.since.insert((bdf, of), now_ns).unwrap_or(0);
+            let sampled = if is_register { Source::Registers } else { Source::Sysfs };
+            let source = told.map_or(sampled, |_| Source::Tracepoint);
             let change = Change { of, from: Some(from), to, cause, source, evidence, may_have_missed: false, times: 1 };
             seen.push(Seen {
                 fixed: Some(Arc::clone(&fixed)),
@@ -227,21 +281,15 @@ impl Tracker {
         }
     }
 
-    /// The link of a function that has one. `times`: now and since the sample before, in nanoseconds, and whether the machine
-    /// slept in between.
-    fn link(
-        &mut self,
-        bdf: Bdf,
-        old: &BTreeMap<Bdf, End>,
-        has_log: bool,
-        (now_ns, step_ns, is_gap): (u64, u64, bool),
-        seen: &mut Vec<Seen>,
-    ) {
-        let Some(now) = self.ends.get(&bdf).filter(|end| end.fixed.has_link) else { return };
-        let below = Self::below(&self.ends, bdf).filter(|_| now.fixed.leads_down);
+    /// The link of a function that has one.
+    fn link(&mut self, bdf: Bdf, (old, new): Ends, step: Step, seen: &mut Vec<Seen>) {
+        let Step { now_ns, is_gap, told, .. } = step;
+        let Some(now) = new.get(&bdf).filter(|end| end.fixed.has_link) else { return };
+        let below = Self::below(new, bdf).filter(|_| now.fixed.leads_down);
         let state = state(now, below.is_none());
         let counts = [Some(now), below].map(|end| end.and_then(|end| end.errors).map(|errors| errors.iter().sum()));
-        let source = if now.link.is_some() { Source::Registers } else { Source::Sysfs };
+        let sampled = if now.link.is_some() { Source::Registers } else { Source::Sysfs };
+        let source = told.map_or(sampled, |_| Source::Tracepoint);
         let is_known = old.get(&bdf).is_some_and(|before| before.fixed.inode == now.fixed.inode);
         if !is_known || !self.links.contains_key(&bdf) {
             let Some(state) = state else { return };
@@ -265,12 +313,12 @@ impl Tracker {
                     ..Total::default()
                 },
                 state: Some(state),
+                at_ns: now_ns,
                 best: rate(better.unwrap_or(state)),
                 is_loss: cause == Some(Cause::Unknown),
                 errors: counts,
                 counts,
-                hint: None,
-                was_blind: false,
+                ..Track::default()
             };
             let change = Change {
                 of: Subject::Link,
@@ -295,6 +343,9 @@ impl Tracker {
             return;
         }
         let (Some(before), Some(track)) = (old.get(&bdf), self.links.get_mut(&bdf)) else { return };
+        // While the machine slept nobody used a link.
+        let step_ns = if is_gap { 0 } else { now_ns - track.at_ns.min(now_ns) };
+        track.at_ns = now_ns;
         let total = &mut track.total;
         total.fixed = Arc::clone(&now.fixed);
         total.below = below.map(|below| Arc::clone(&below.fixed)).or(total.below.take());
@@ -313,23 +364,30 @@ impl Tracker {
             total.below_ns += step_ns;
             total.lost_bytes += lost(track.best, before) * step_ns as f64 / 1e9;
         }
-        let blind = blind(before);
+        let blind = blind(before, step.heard);
         if let Some(why) = blind {
             total.blind_ns += step_ns;
             total.blind_by = Some(why);
             track.was_blind = true;
         }
         let is_named = |bdf: &Bdf| self.held.contains_key(bdf);
-        let is_held = has_log.then(|| is_named(&bdf) || below.is_some_and(|below| is_named(&below.fixed.bdf())));
+        let is_held = step.has_log.then(|| is_named(&bdf) || below.is_some_and(|below| is_named(&below.fixed.bdf())));
         track.hint = cause::hint((before, now), is_held)
             .map(|hint| (now_ns, hint))
             .or(track.hint.take().filter(|(at, _)| now_ns - at <= HINT_NS));
         let (Some(was), Some(state)) = (track.state, state) else { return };
         let below_before = Self::below(old, bdf).filter(|_| now.fixed.leads_down);
-        let pair = Pair { ends: (before, now), states: (was, state), below: (below_before, below) };
+        let reason = told.and_then(KernelEvent::reason);
+        let pair = Pair { ends: (before, now), states: (was, state), below: (below_before, below), reason };
+        // The kernel tells of a retraining, and of the interrupt that this raises.
+        let is_told = reason.is_some_and(|reason| {
+            let last = track.told.replace((now_ns, reason)).filter(|(at, _)| now_ns - *at <= TWICE_NS);
+            let is_twice = last.is_some_and(|(_, last)| last != reason && last + reason == RETRAIN + INTERRUPT);
+            matches!(reason, RETRAIN | INTERRUPT) && !is_twice
+        });
         let is_between = was == state
             && !is_gap
-            && [bits::MANAGED, bits::AUTONOMOUS].into_iter().any(|bit| cause::is_new(pair.ends, bit));
+            && (is_told || [bits::MANAGED, bits::AUTONOMOUS].into_iter().any(|bit| cause::is_new(pair.ends, bit)));
         if was == state && !is_between {
             return;
         }
@@ -339,6 +397,7 @@ impl Tracker {
             false => cause::of_link(&pair, track.hint.take().map(|(_, hint)| hint)),
         };
         total.changes += 1;
+        evidence.splice(0..0, told.map(KernelEvent::words));
         if is_between {
             evidence.push("it changed and came back between two samples".to_owned());
         }
@@ -387,11 +446,15 @@ fn gap(before_ns: u64, now_ns: u64, slept_ns: u64) -> Seen {
 }
 
 /// Why a change that comes back before the next sample would leave no trace; `None` where it would.
-fn blind(before: &End) -> Option<&'static str> {
+fn blind(before: &End, heard: &Told) -> Option<&'static str> {
+    let is_cleared = before.fixed.is_cleared;
     match before.link {
         _ if before.is_asleep => None,
         None => Some("the registers cannot be read"),
-        Some(_) if before.fixed.is_cleared => Some("the kernel clears LBMS"),
+        Some(_) if heard.lost > 0 => Some("the kernel's events overflowed"),
+        // The kernel tells of each interrupt for which it clears a bit.
+        Some(link) if is_cleared && heard.has_links && link & bits::NOTIFIES == bits::NOTIFIES => None,
+        Some(_) if is_cleared => Some("the kernel clears LBMS"),
         Some(link) if link & (bits::MANAGED | bits::AUTONOMOUS) != 0 => Some("LBMS or LABS is set already"),
         Some(_) => None,
     }
@@ -406,7 +469,7 @@ fn state(end: &End, is_empty: bool) -> Option<LinkRate> {
     let is_down = link & bits::DISABLED != 0
         || end.fixed.reports_active && link & bits::ACTIVE == 0
         // A port that does not say whether its link is up shows the lowest speed without one.
-        || !end.fixed.reports_active && is_empty && end.fixed.leads_down && speed == SPEEDS[0];
+        || link & bits::ACTIVE == 0 && is_empty && end.fixed.leads_down && speed == SPEEDS[0];
     Some(if is_down || speed == 0.0 || width == 0 { (0.0, 0) } else { (speed, width) })
 }
 
@@ -513,7 +576,7 @@ mod tests {
         let at = Moment { monotonic_ns: (seconds + 1) * SECOND, boot_ns: (seconds + 1) * SECOND };
         let functions = [(PORT, Some(port)), (CARD, card)];
         let functions = functions.into_iter().filter_map(|(bdf, end)| Some((bdf, end?.clone()))).collect();
-        Sample { at, functions, held: Some(Vec::new()), reads: 5 }
+        Sample { at, functions, held: Some(Vec::new()), reads: 5, ..Sample::default() }
     }
 
     /// The link's changes after some samples, a second apart.
@@ -701,5 +764,128 @@ mod tests {
         assert!(seen[0].evidence.is_empty() && seen[1].evidence[0].contains("fell"), "{seen:?}");
         // Only what came more is counted.
         assert_eq!(tracker.totals().next().unwrap().errors, 6);
+    }
+
+    /// A sample with what the kernel told before it, at these milliseconds after the first sample.
+    fn told(sample: Sample, events: &[(u64, What)]) -> Sample {
+        let at_ns = |ms: &u64| SECOND + ms * 1_000_000;
+        let events = events.iter().map(|(ms, what)| KernelEvent { at_ns: at_ns(ms), bdf: PORT, what: *what }).collect();
+        Sample { told: Told { events, lost: 0, has_links: true }, ..sample }
+    }
+
+    fn link_event(reason: u32, code: u32, bits: u32) -> What {
+        What::Link { reason, status: ((status(code, 4) | bits) >> 16) as u16 }
+    }
+
+    /// When in milliseconds, what, cause and the first evidence of what the kernel told of.
+    fn by_events(seen: &[Seen]) -> Vec<(u64, &str, Cause, &str)> {
+        let told = seen.iter().filter(|seen| seen.change.source == Source::Tracepoint);
+        told.map(|Seen { change, lasted, .. }| {
+            (lasted.1 / 1_000_000, change.to.as_str(), change.cause.unwrap(), change.evidence[0].as_str())
+        })
+        .collect()
+    }
+
+    #[test]
+    fn what_the_kernel_tells_has_its_own_time_and_cause_and_is_counted_once() {
+        let (port, card) = ends(0x01_08_02);
+        let mut tracker = Tracker::default();
+        tracker.next(sample(0, &port, Some(&card)));
+        let worse = End { errors: Some([9, 0, 0]), ..card.clone() };
+        let events = [
+            (100, link_event(2, 4, 0)),
+            (200, link_event(3, 3, bits::AUTONOMOUS)),
+            (300, link_event(3, 4, bits::MANAGED)),
+            (400, link_event(3, 4, 0)),
+            // A retraining, and the interrupt that it raises.
+            (500, link_event(0, 2, 0)),
+            (510, link_event(3, 2, 0)),
+            (700, link_event(9, 4, 0)),
+        ];
+        let seen = tracker.next(told(sample(1, &port, Some(&card)), &events));
+        let interrupt = "pcie_link_event: bandwidth interrupt";
+        let expected = [
+            (200, "8 GT/s x4", Cause::Autonomous, interrupt),
+            (300, "16 GT/s x4", Cause::Software, interrupt),
+            (400, "16 GT/s x4", Cause::Unknown, interrupt),
+            (500, "5 GT/s x4", Cause::Software, "pcie_link_event: retrain"),
+            (700, "16 GT/s x4", Cause::Unknown, "pcie_link_event: 9"),
+        ];
+        assert_eq!(by_events(&seen), expected);
+        assert_eq!(seen.len(), 5, "the registers show nothing else: {seen:#?}");
+        assert!(seen[2].change.is_between() && seen.iter().filter(|seen| seen.change.is_between()).count() == 1);
+        // Worse, with errors; LBMS was cleared before it could be read.
+        let slow = End { link: Some(status(1, 4)), ..port.clone() };
+        let seen = tracker.next(told(sample(2, &slow, Some(&worse)), &[(1500, link_event(3, 1, 0))]));
+        assert_eq!(by_events(&seen), [(1500, "2.5 GT/s x4", Cause::Reliability, interrupt)]);
+        // 0.1 s at 8 GT/s, 0.2 s at 5, 0.5 s at 2.5.
+        let total = tracker.totals().next().unwrap();
+        assert_eq!((total.changes, total.below_ns, total.watched_ns), (6, 800_000_000, 2 * SECOND));
+    }
+
+    #[test]
+    fn a_card_comes_and_goes_and_errors_are_told_of() {
+        let (port, card) = ends(0x01_08_02);
+        let with = |end: &End| Arc::new(Fixed { reports_active: true, ..Fixed::clone(&end.fixed) });
+        let up = status(4, 4) | bits::ACTIVE;
+        let port = End { fixed: with(&port), link: Some(up), ..port };
+        let mut tracker = Tracker::default();
+        tracker.next(sample(0, &port, Some(&card)));
+        let events = [
+            (100, What::Slot(1)),
+            (101, What::Slot(3)),
+            (500, What::Slot(2)),
+            (501, What::Slot(0)),
+            (600, link_event(4, 4, bits::ACTIVE)),
+        ];
+        let again = Fixed { inode: 3, ..Fixed::clone(&card.fixed) };
+        let card = End { fixed: Arc::new(again), ..card };
+        let seen = tracker.next(told(sample(1, &port, Some(&card)), &events));
+        let expected = [
+            (100, "no link", Cause::Unknown, "pci_hp_event: LINK_DOWN"),
+            (101, "empty", Cause::HotPlug, "pci_hp_event: CARD_NOT_PRESENT"),
+            (500, "card", Cause::HotPlug, "pci_hp_event: CARD_PRESENT"),
+            (501, "16 GT/s x4", Cause::HotPlug, "pci_hp_event: LINK_UP"),
+        ];
+        assert_eq!(by_events(&seen), expected);
+        let others: Vec<_> = seen.iter().filter(|seen| seen.change.source != Source::Tracepoint).collect();
+        assert!(others.len() == 1 && others[0].change.cause == Some(Cause::HotPlug), "{others:#?}");
+        // A link that falls and comes back by itself is no hot-plug: what it lost is not forgotten.
+        let narrow = End { link: Some(up & !(0x3f << 20) | 1 << 20), ..port.clone() };
+        let alone = What::Link { reason: 4, status: (narrow.link.unwrap() >> 16) as u16 };
+        let seen = tracker.next(told(sample(9, &narrow, Some(&card)), &[(8000, What::Slot(1)), (8900, alone)]));
+        let causes: Vec<_> = by_events(&seen).into_iter().map(|(_, to, cause, _)| (to, cause)).collect();
+        assert_eq!(causes, [("no link", Cause::Unknown), ("16 GT/s x1", Cause::Unknown)]);
+        assert!(seen[1].lost_bytes_per_s.unwrap() > 0.0, "{seen:#?}");
+        let failing = End { errors: Some([1, 0, 0]), ..card.clone() };
+        let mut next = told(sample(10, &narrow, Some(&failing)), &[(9300, What::Error)]);
+        next.told.events[0].bdf = CARD;
+        let seen = tracker.next(next);
+        assert_eq!((seen.len(), seen[0].change.source, seen[0].lasted.1), (1, Source::Tracepoint, 9_300_000_000));
+    }
+
+    #[test]
+    fn a_port_that_is_told_of_is_not_blind_but_for_what_found_no_room() {
+        let (port, card) = ends(0x01_08_02);
+        let cleared = Fixed { is_cleared: true, ..Fixed::clone(&port.fixed) };
+        let silent = End { fixed: Arc::new(cleared), ..port };
+        let heard = End { link: silent.link.map(|link| link | bits::NOTIFIES), ..silent.clone() };
+        let blind = |port: &End, has_links, lost| {
+            let mut tracker = Tracker::default();
+            let mut all = [0, 1, 2].map(|second| sample(second, port, Some(&card)));
+            // Of a port that nobody knows, and of one that is gone.
+            all[1].told.events = vec![KernelEvent { at_ns: 0, bdf: Bdf { bus: 9, ..PORT }, what: link_event(3, 1, 0) }];
+            all.iter_mut().for_each(|sample| sample.told.has_links = has_links);
+            all[1].told.lost = lost;
+            let slow = End { link: port.link.map(|link| link & 0xffff | status(3, 4)), ..port.clone() };
+            all[2].functions.insert(PORT, slow);
+            let seen = all.into_iter().flat_map(|sample| tracker.next(sample)).last().unwrap();
+            let total = tracker.totals().next().unwrap();
+            (total.blind_by, total.blind_ns / SECOND, total.changes, seen.change.may_have_missed)
+        };
+        assert_eq!(blind(&heard, true, 0), (None, 0, 1, false));
+        assert_eq!(blind(&heard, true, 7), (Some("the kernel's events overflowed"), 1, 1, true));
+        assert_eq!(blind(&silent, true, 0), (Some("the kernel clears LBMS"), 2, 1, true));
+        assert_eq!(blind(&heard, false, 0), (Some("the kernel clears LBMS"), 2, 1, true));
     }
 }

@@ -19,7 +19,8 @@ const RECORDED: &str = "/counted.jsonl";
 
 /// Waits for times, and for the signals that end the program.
 pub struct Wait {
-    waiter: Waiter,
+    /// What wakes it up.
+    pub waiter: Waiter,
     signals: UnixStream,
     /// Set by a signal that ends the program.
     pub stop: Stop,
