@@ -26,6 +26,7 @@ pub mod path;
 pub mod readout;
 pub mod run;
 mod schedule;
+pub mod soak;
 mod totals;
 pub mod verify;
 pub mod watch;

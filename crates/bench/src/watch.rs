@@ -10,7 +10,7 @@ use pciescope_core::sink::Unwritten;
 use pciescope_core::text::{span, word};
 use pciescope_core::{Bdf, Environment, Function, Identity, Plan, Sink, Warning, WatchPlan, once, warning};
 use pciescope_hw::wait::{Woken, now_ns};
-use pciescope_hw::watch::{Fixed, Former, Links, Seen, Total, Tracker};
+use pciescope_hw::watch::{Fixed, Former, Links, Sample, Seen, Total, Tracker};
 
 use crate::counters::Host;
 use crate::error::Error;
@@ -55,23 +55,60 @@ const TOLD_NS: u64 = 100_000_000;
 /// [`Error::Sink`]. Records that a full disk does not take ([`Unwritten`]) are kept and folded with later ones of the same
 /// kind. Any other failure ends the watch.
 pub fn run(links: &mut dyn Links, task: WatchTask, host: &mut dyn Host, sink: &mut dyn Sink) -> Result<Outcome, Error> {
+    let plan = Plan::Watch(task.plan.clone());
+    run_judged(links, task, ("watch", plan), host, sink, &mut ())
+}
+
+/// What looks on while links are watched.
+pub(crate) trait Judge {
+    /// Looks at a sample; whether the watch goes on.
+    fn look(&mut self, sample: &Sample) -> bool;
+    /// What it says at the end.
+    fn record(&mut self) -> Option<Record>;
+}
+
+impl Judge for () {
+    fn look(&mut self, _sample: &Sample) -> bool {
+        true
+    }
+    fn record(&mut self) -> Option<Record> {
+        None
+    }
+}
+
+/// The same under a verb's name and plan, until its judge ends it.
+pub(crate) fn run_judged(
+    links: &mut dyn Links,
+    task: WatchTask,
+    (verb, whole): (&str, Plan),
+    host: &mut dyn Host,
+    sink: &mut dyn Sink,
+    judge: &mut dyn Judge,
+) -> Result<Outcome, Error> {
     let WatchTask { plan, environment, label, backend, warnings, former, mut commands } = task;
     let method =
         Method { backend: backend.to_owned(), emulated: environment.hypervisor.is_some(), ..Method::default() };
-    let mut journal = Journal::new(Identity::new("watch", label), sink);
-    journal.put(Record::first(environment, Plan::Watch(plan.clone()), warnings.into_iter().collect()))?;
+    let command = if let Plan::Soak(soak) = &whole { soak.command.first().cloned() } else { None };
+    let mut journal = Journal::new(Identity::new(verb, label), sink);
+    journal.put(Record::first(environment, whole, warnings.into_iter().collect()))?;
+    host.begin().map_err(|source| Error::Command { command: command.unwrap_or_default(), source })?;
     let known: BTreeSet<Bdf> = former.keys().copied().collect();
     let (mut tracker, mut folded) = (Tracker::after(former), Folded::default());
     let start = now_ns();
     let (mut at_ns, mut told_ns, mut woken) = (0, 0, Woken::Time);
     loop {
-        let all = tracker.next(links.sample(at_ns));
+        let sample = links.sample(at_ns);
+        let goes_on = judge.look(&sample);
+        let all = tracker.next(sample);
         for seen in all.iter().filter(|_| commands.is_some()) {
             let is_known = seen.fixed.as_ref().is_some_and(|fixed| known.contains(&fixed.bdf()));
             commands.iter().for_each(|commands| commands.happened(&events_of(seen, is_known), variables(seen)));
         }
         folded.warn(commands.as_ref());
         folded.put(all, &mut journal, &method)?;
+        if !goes_on {
+            break;
+        }
         if woken != Woken::Event {
             if plan.duration_ns.is_some_and(|end| at_ns >= end) {
                 break;
@@ -99,6 +136,9 @@ pub fn run(links: &mut dyn Links, task: WatchTask, host: &mut dyn Host, sink: &m
         outcome.links += 1;
         outcome.lost_bytes += total.lost_bytes;
         journal.put(of_link(total, &tracker, &method))?;
+    }
+    if let Some(record) = judge.record() {
+        journal.put(Record { method: Some(method), ..record })?;
     }
     journal.finish()?;
     Ok(outcome)
@@ -246,7 +286,7 @@ fn variables(seen: &Seen) -> Variables {
 }
 
 /// The function below a port.
-fn below(fixed: &Fixed) -> Instance {
+pub(crate) fn below(fixed: &Fixed) -> Instance {
     let Function { name, driver, devices, .. } = fixed.function.clone();
     Instance {
         scope: "port".to_owned(),

@@ -68,6 +68,8 @@ pub enum Verb {
     Serve(cmd::serve::Args),
     /// Record every change of links, with its cause and what it costs
     Watch(cmd::watch::Args),
+    /// Bound the bit error ratio of a link, from the errors that its ends count
+    Soak(cmd::soak::Args),
     /// Find what harms performance or a measurement, and what to do about it
     Doctor(cmd::doctor::Args),
     /// Say whether two runs differ, and by how much; fail if a limit is exceeded

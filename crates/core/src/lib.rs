@@ -31,6 +31,7 @@ pub mod record;
 pub mod recording;
 pub mod schema;
 pub mod sink;
+pub mod soak;
 pub mod text;
 pub mod topology;
 pub mod traffic;
@@ -47,11 +48,12 @@ pub use histogram::Histogram;
 pub use identity::Identity;
 pub use live::Live;
 pub use outcome::Outcome;
-pub use plan::{IrqPlan, IrqSource, MmioPlan, MmioTest, Order, PathPlan, Plan, StatPlan, WatchPlan};
+pub use plan::{IrqPlan, IrqSource, MmioPlan, MmioTest, Order, PathPlan, Plan, SoakPlan, StatPlan, WatchPlan};
 pub use readout::{Access, Acquisition, HotSpot, ReadoutPlan, Stream, WaitMode, Work};
 pub use record::{BarOffset, Below, Failure, Instance, Interval, Method, Metric, Record, Target, Warning};
 pub use recording::Recording;
 pub use sink::Sink;
+pub use soak::Soak;
 pub use topology::{Bar, Cpu, Device, DeviceErrors, Function, Link, LinkState, Location, PathLink};
 
 /// What there is of the two; where there are both, what `join` makes of them.

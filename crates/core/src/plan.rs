@@ -56,6 +56,8 @@ pub enum Plan {
     Convert(ConvertPlan),
     /// Links over time.
     Watch(WatchPlan),
+    /// A bound on the errors of a link.
+    Soak(SoakPlan),
 }
 
 /// A watch over links.
@@ -69,6 +71,20 @@ pub struct WatchPlan {
     pub interval_ns: u64,
     /// The longest time, in nanoseconds; `None` for as long as nobody ends it.
     pub duration_ns: Option<u64>,
+}
+
+/// A soak of a link.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SoakPlan {
+    /// The function whose link it is, and how it is watched.
+    #[serde(flatten)]
+    pub watch: WatchPlan,
+    /// The bit error ratio to go below; `None` for as low as the time allows.
+    pub below: Option<f64>,
+    /// The command that makes the load, word by word.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub command: Vec<String>,
 }
 
 /// A reading of hardware counters.

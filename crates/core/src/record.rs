@@ -9,7 +9,8 @@ use serde_with::skip_serializing_none;
 
 use crate::readout::is_zero;
 use crate::{
-    Bdf, Change, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpot, Kernel, Plan, Recording, Stream,
+    Bdf, Change, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpot, Kernel, Plan, Recording, Soak,
+    Stream,
 };
 
 /// The version of the record's schema; a reader refuses any other. The next one is 3: versions before the first release
@@ -60,6 +61,8 @@ pub struct Record {
     pub metrics: BTreeMap<String, Metric>,
     /// What changed, of a record of `watch`; its `interval` is the time of the state before.
     pub change: Option<Change>,
+    /// How errors of a link were looked for, of the record of `soak`.
+    pub soak: Option<Soak>,
     /// The machine; in the first record of a run.
     pub environment: Option<Environment>,
     /// What the run was to do; in the first record of a run.

@@ -51,7 +51,7 @@ impl JsonSchema for Histogram {
 
 /// Words of units; a unit is one of them, or several joined by `*` and `/`.
 const UNITS: &str =
-    "1|%|bytes|kB|MB|GB|KiB|MiB|GiB|s|ms|us|ns|ps|cycle|cycles|day|ulp|Joules|Bytes|byte|B|KB|sec|seconds";
+    "1|%|bits|bytes|kB|MB|GB|KiB|MiB|GiB|s|ms|us|ns|ps|cycle|cycles|day|ulp|Joules|Bytes|byte|B|KB|sec|seconds";
 
 /// What a field's type does not say: type, field, keywords that are added. The test fails if such a field no longer
 /// exists.

@@ -12,7 +12,7 @@ use pciescope_core::recording::Total;
 use pciescope_core::text::clean;
 use pciescope_core::traffic::{CountedBy, HardwarePorts};
 use pciescope_core::{
-    Cpu, Environment, Failure, Function, Histogram, Method, Plan, Record, Target, Warning, change, once, readout,
+    Cpu, Environment, Failure, Function, Histogram, Method, Plan, Record, Target, Warning, change, once, readout, soak,
 };
 
 /// The records of one run that measured the same thing on the same device by the same method.
@@ -142,6 +142,8 @@ pub fn sections(records: &[Record]) -> Vec<Section<'_>> {
             order[*place].silent.push(record);
         }
     }
+    // What a soak came to is the answer; the changes of its links stand behind it.
+    order.sort_by_key(|section| section.test() == change::TEST && section.first().verb == soak::TEST);
     order
 }
 

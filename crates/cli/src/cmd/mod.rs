@@ -24,6 +24,7 @@ pub mod registers;
 pub mod report;
 pub mod ring;
 pub mod serve;
+pub mod soak;
 pub mod stat;
 pub mod threads;
 pub mod top;

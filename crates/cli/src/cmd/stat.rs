@@ -1,7 +1,7 @@
 //! `pciescope stat`: bandwidth, link states and errors from counters of hardware and of the kernel, by port, function and
 //! channel.
 
-mod host;
+pub mod host;
 mod list;
 
 use std::ffi::{OsStr, OsString};

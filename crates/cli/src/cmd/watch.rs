@@ -96,7 +96,8 @@ pub struct Args {
     output: OutputArgs,
 }
 
-fn interval(text: &str) -> Result<Time, String> {
+/// Parses the time between two samples.
+pub(super) fn interval(text: &str) -> Result<Time, String> {
     values::interval(text, SHORTEST_NS)
 }
 

@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::events::{Events, KernelEvent, What};
 use super::files::{Files, Opener};
-use super::{End, Fixed, Links, Moment, Sample};
+use super::{BIT_ERRORS, End, Fixed, Links, Moment, Sample};
 use crate::express::{self, Express, PortType};
 use crate::inventory::{CORRECTABLE, FATAL, NONFATAL};
 use crate::{Root, environment, link, nodes, pci};
@@ -104,11 +104,13 @@ impl LiveLinks {
             self.look_into(bdf);
         }
         let Known { fixed, offsets, .. } = self.known.get(&bdf)?.clone();
+        let errors = self.errors(bdf);
         let mut end = End {
             driver: pci::driver(&self.root, bdf),
             power: self.files.text(&self.root, bdf, "power_state").filter(|state| state.starts_with('D')),
             is_asleep,
-            errors: self.errors(bdf),
+            errors: errors.map(|(all, _)| all),
+            bit_errors: errors.map(|(_, of_bits)| of_bits),
             fixed,
             ..End::default()
         };
@@ -140,13 +142,17 @@ impl LiveLinks {
         Some((link::parse_speed(&speed)?, width.parse().ok()?))
     }
 
-    fn errors(&mut self, bdf: Bdf) -> Option<[u64; 3]> {
-        let mut total = |file| {
-            let text = self.files.text(&self.root, bdf, file)?;
-            let line = text.lines().rev().find(|line| line.starts_with("TOTAL_ERR"))?;
+    /// Errors by their severity, and those of bits.
+    fn errors(&mut self, bdf: Bdf) -> Option<([u64; 3], [u64; 3])> {
+        let mut text = |file| self.files.text(&self.root, bdf, file);
+        let texts = [text(CORRECTABLE)?, text(NONFATAL)?, text(FATAL)?];
+        let count = |text: &str, name: &str| -> Option<u64> {
+            let line = text.lines().rev().find(|line| line.starts_with(name))?;
             line.split_whitespace().nth(1)?.parse().ok()
         };
-        Some([total(CORRECTABLE)?, total(NONFATAL)?, total(FATAL)?])
+        let [correctable, nonfatal, fatal] = texts.each_ref().map(|text| count(text, "TOTAL_ERR"));
+        let of_bits = BIT_ERRORS.map(|name| count(&texts[0], name).unwrap_or(0));
+        Some(([correctable?, nonfatal?, fatal?], of_bits))
     }
 
     fn read(&mut self) -> Sample {

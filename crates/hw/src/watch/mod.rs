@@ -5,8 +5,10 @@
 
 mod cause;
 mod events;
+mod exposure;
 mod files;
 mod machine;
+pub mod proof;
 mod script;
 mod tracker;
 
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use pciescope_core::{Bdf, Function};
 
 pub use events::{KernelEvent, Told, What};
+pub use exposure::Exposure;
 pub use files::Opener;
 pub use machine::LiveLinks;
 pub use script::{Script, ScriptEvent};
@@ -82,6 +85,8 @@ pub struct End {
     pub is_asleep: bool,
     /// Errors that it reported: correctable, nonfatal, fatal; `None` where the kernel keeps no account.
     pub errors: Option<[u64; 3]>,
+    /// Of the correctable ones those that come from wrong bits: [`BIT_ERRORS`].
+    pub bit_errors: Option<[u64; 3]>,
     /// Link Control in the lower half, Link Status in the upper one (7.5.3.7, 7.5.3.8).
     pub link: Option<u32>,
     /// Slot Control and Slot Status (7.5.3.10, 7.5.3.11) of a port with a slot.
@@ -93,6 +98,10 @@ pub struct End {
     /// Speed in GT/s and lanes as sysfs shows them, where registers cannot be read.
     pub shown: Option<(f64, u8)>,
 }
+
+/// The errors that a wrong bit makes (PCIe 6.0, 7.8.4.5), by the kernel's names: at the receiver, in the CRC of a TLP, and in
+/// that of a DLLP.
+pub const BIT_ERRORS: [&str; 3] = ["RxErr", "BadTLP", "BadDLLP"];
 
 /// What does not change of a function as long as it is there.
 #[derive(Debug, Clone, Default, PartialEq)]

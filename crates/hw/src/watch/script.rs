@@ -19,7 +19,7 @@ pub enum ScriptEvent {
     Bits(u32),
     /// Target Link Speed becomes this one, in GT/s.
     Target(f64),
-    /// It reports so many correctable errors more.
+    /// It reports so many receiver errors more, which are correctable.
     Errors(u64),
     /// Its slot shows a card, or none.
     Card(bool),
@@ -54,8 +54,12 @@ impl Script {
         let with_card: Vec<Bdf> =
             functions.values().filter_map(|end| end.fixed.function.path.last().copied()).collect();
         for (bdf, end) in &mut functions {
-            end.errors = Some([0; 3]);
-            let Some((speed, width)) = end.shown.take() else { continue };
+            (end.errors, end.bit_errors) = (Some([0; 3]), Some([0; 3]));
+            let Some((speed, width)) = end.shown.take() else {
+                // Its link is the port's; ASPM is off.
+                end.link = Some(0);
+                continue;
+            };
             end.link = Some(link_status(speed, width));
             if end.fixed.leads_down {
                 end.slot = Some(if with_card.contains(bdf) { bits::CARD } else { 0 });
@@ -93,7 +97,10 @@ impl Script {
                     }
                     ScriptEvent::Bits(bits) => end.link = Some(link | bits),
                     ScriptEvent::Target(speed) => end.link_2 = Some(code(speed) as u16),
-                    ScriptEvent::Errors(more) => end.errors.get_or_insert_default()[0] += more,
+                    ScriptEvent::Errors(more) => {
+                        end.errors.get_or_insert_default()[0] += more;
+                        end.bit_errors.get_or_insert_default()[0] += more;
+                    }
                     ScriptEvent::Card(is_there) => {
                         let slot = end.slot.unwrap_or_default();
                         end.slot = Some(if is_there { slot | bits::CARD } else { slot & !bits::CARD });

@@ -127,7 +127,7 @@ const HINT_NS: u64 = 5_000_000_000;
 const TWICE_NS: u64 = 100_000_000;
 
 /// A clock that goes on differs from one that stands still by more than this when the machine slept, in nanoseconds.
-const SLEPT_NS: u64 = 100_000_000;
+pub(super) const SLEPT_NS: u64 = 100_000_000;
 
 impl Tracker {
     /// A tracker that knows how links ran before.
@@ -461,7 +461,7 @@ fn blind(before: &End, heard: &Told) -> Option<&'static str> {
 }
 
 /// How a link runs; `None` where nothing tells.
-fn state(end: &End, is_empty: bool) -> Option<LinkRate> {
+pub(super) fn state(end: &End, is_empty: bool) -> Option<LinkRate> {
     let Some(link) = end.link else { return end.shown };
     let code = (link >> 16 & 0xf) as usize;
     let speed = code.checked_sub(1).and_then(|place| SPEEDS.get(place)).copied().unwrap_or(0.0);
@@ -474,7 +474,7 @@ fn state(end: &End, is_empty: bool) -> Option<LinkRate> {
 }
 
 /// `16 GT/s x4`, `no link`.
-fn words((speed, width): LinkRate) -> String {
+pub(super) fn words((speed, width): LinkRate) -> String {
     if width == 0 { "no link".to_owned() } else { format!("{speed} GT/s x{width}") }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod latency;
 mod readout;
 mod repeats;
 mod rules;
+mod soak;
 pub(crate) mod verify;
 pub(crate) mod watch;
 
@@ -18,6 +19,7 @@ pub use self::conclusions::{Conclusions, Place, Statement, conclude, text};
 pub use self::counters::Intervals;
 pub(crate) use self::repeats::repeats;
 pub use self::rules::rules;
+pub use self::soak::sentence as soak_sentence;
 pub use self::watch::line as change_line;
 use crate::layout::{Columns, Left, Right, Rows};
 use crate::model::{self, EMULATED, EMULATED_READOUT, Kind, SYNTHETIC, Section};
@@ -120,6 +122,7 @@ pub(crate) fn of(section: &Section, others: &[&Section]) -> Facts {
         Kind::Other if section.test() == pciescope_core::convert::TEST => convert::facts(section),
         Kind::Other if section.test() == doctor::TEST => doctor::facts(section),
         Kind::Other if section.test() == watch::TEST => watch::facts(section),
+        Kind::Other if section.test() == soak::TEST => soak::facts(section),
         Kind::Other => other(section),
     }
 }

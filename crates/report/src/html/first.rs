@@ -1,7 +1,7 @@
 //! The first screen: the answer in tiles, and the one chart that matters for what was measured.
 
 use pciescope_core::outcome::INJECTED;
-use pciescope_core::{Histogram, Record, change, convert, once};
+use pciescope_core::{Histogram, Record, change, convert, once, soak};
 
 use super::data::references;
 use super::{charts, safe};
@@ -72,6 +72,7 @@ fn first(sections: &[Section], hosts: &[Host]) -> Option<FirstScreen> {
         of(Kind::Counters),
         of(Kind::Verify),
         named(convert::TEST),
+        named(soak::TEST),
         named(change::TEST),
         named("doctor"),
     ];

@@ -8,7 +8,7 @@ use pciescope_core::Record;
 
 pub use crate::facts::doctor::{short as doctor_short, text as doctor};
 use crate::facts::{self, Facts, WIDTH};
-pub use crate::facts::{Intervals, change_line};
+pub use crate::facts::{Intervals, change_line, soak_sentence};
 use crate::layout::wrap;
 use crate::model;
 use crate::style::{Tone, paint, without_colours};

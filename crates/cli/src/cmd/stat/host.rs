@@ -57,6 +57,15 @@ impl<'s> Command<'s> {
         Ok(Command { words, duration_ns, child: None, end_ns: None, waiter, signals })
     }
 
+    /// Ends the command, if it still runs. Gives its exit code if it had ended by itself.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn stop(&mut self) -> io::Result<Option<u8>> {
+        self.end_ns = Some(0);
+        self.finish()
+    }
+
     /// Waits for the command and gives its exit code; `None` where there was none. When its time is over it gets SIGTERM,
     /// as from `perf stat --timeout`; its exit code then says nothing, and the answer is `None` too.
     ///

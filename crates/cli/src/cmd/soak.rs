@@ -1,0 +1,206 @@
+//! `pciescope soak`: bounds the bit error ratio of a link.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use pciescope_bench::soak::{self, SoakTask};
+use pciescope_bench::watch::WatchTask;
+use pciescope_core::soak::{Detector, LinkEnd, SoakEnd};
+use pciescope_core::text::span;
+use pciescope_core::{Bdf, Function, WatchPlan};
+use pciescope_hw::probe::open::Backend;
+use pciescope_hw::watch::{Links, LiveLinks, Script, proof};
+use pciescope_hw::{environment, pci};
+use pciescope_report::print::terminal::soak_sentence;
+
+use super::latency::progress::bar;
+use super::output::{Form, Output, OutputArgs};
+use super::stat::host::{Command, Signals};
+use super::stat::machine;
+use super::watch::interval;
+use super::{Ctx, Refusal};
+use crate::values::{self, FunctionName, Time, some_time};
+
+/// The arguments of `pciescope soak`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sudo pciescope soak 3b:00.0 --below 1e-15      until the bound is reached
+  sudo pciescope soak nvme0 -- fio job.fio       while fio runs
+  sudo pciescope soak nvme0 --load readout --duration 8h -o soak.jsonl
+  sudo pciescope soak 3b:00.0 --prove --below 1e-12   first make errors, and see
+                                                 that each is counted
+  pciescope soak 00:02.0 --backend fake --duration 1h   a synthetic machine
+
+It watches the link above the function, counts the errors that both of its ends
+report, and says below which bit error ratio the link is, with 95 % confidence.
+The bound holds at any moment of the stop. Bits are those of all lanes, idle
+symbols too: the link is tested without a load as well. docs/soak.md has the
+method, and what the counters cannot show.
+
+Exit codes: 0 if the bound is reached, or without --below if no error was seen;
+1 if errors were seen and it is not; 2 if nothing can be said. A command that
+fails ends it with its own code.")]
+pub struct Args {
+    /// The function whose link is tested, or a port: the link below it
+    #[arg(value_name = "BDF", value_parser = values::bdf)]
+    function: FunctionName,
+
+    /// End when the bit error ratio is below this one, such as 1e-15, or cannot be within --duration
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    below: Option<f64>,
+
+    /// End after this time, such as 8h
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    duration: Option<Time>,
+
+    /// The load: none, config (reads of the Vendor ID) or readout (of the function's disk)
+    #[arg(long, value_name = "LOAD", default_value = "none", value_parser = ["none", "config", "readout"], conflicts_with = "command")]
+    load: String,
+
+    /// First make correctable errors, by RAS D.E.S. of the port or by aer_inject, and see that each is counted
+    #[arg(long)]
+    prove: bool,
+
+    /// Time between samples, such as 100ms: errors of one interval count as one
+    #[arg(short = 'I', long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Time,
+
+    /// Which machine: auto is this one, fake a synthetic one whose hour passes in three seconds
+    #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = machine)]
+    backend: Backend,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    /// Soak while this command runs
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    let ratio: f64 = text.parse().map_err(|_| "it is a number such as 1e-15".to_owned())?;
+    if ratio > 0.0 && ratio < 1.0 { Ok(ratio) } else { Err("it is above 0 and below 1, such as 1e-15".to_owned()) }
+}
+
+/// Runs the verb.
+pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    let ctx = &ctx.on(&args.backend)?;
+    let bdf = ctx.function(&args.function)?;
+    if !ctx.root.exists(pci::folder(bdf)) {
+        return Err(pciescope_hw::Error::NoSuchFunction(bdf).into());
+    }
+    let (link, below) = link(ctx, bdf);
+    let is_fake = matches!(args.backend, Backend::Fake(_));
+    let addresses: Vec<Bdf> =
+        [link].into_iter().chain(below.iter().filter_map(|function| function.bdf).take(1)).collect();
+    let blind_by = |bdf| if is_fake { None } else { proof::blind(&ctx.root, bdf) };
+    let ends: Vec<LinkEnd> = addresses.iter().map(|bdf| LinkEnd { bdf: *bdf, blind_by: blind_by(*bdf) }).collect();
+    let seen: Vec<Bdf> = ends.iter().filter(|end| end.blind_by.is_none()).map(|end| end.bdf).collect();
+    if seen.is_empty() {
+        let why: Vec<String> =
+            ends.iter().map(|end| format!("{}: {}", end.bdf, end.blind_by.as_deref().unwrap_or_default())).collect();
+        let hint = format!("run it as root; `pciescope doctor {bdf}` says more of AER");
+        return Err(Refusal::new(format!("no error of this link can be seen: {}", why.join("; ")), hint).into());
+    }
+    let command = load(ctx, &args, bdf)?;
+    let signals = Signals::catch(ctx)?;
+    let file = args.output.file.create(&[])?;
+    let form = match (args.output.json, args.output.csv) {
+        (true, _) => Form::Json,
+        (_, true) => Form::Csv(b','),
+        _ => Form::Changes { all: args.output.all },
+    };
+    let mut output = Output::new(form, form.out(), file, args.output.file.label.clone());
+    let proof = match args.prove {
+        false => (Detector::NotProven, None),
+        true if is_fake => {
+            return Err(Refusal::new("errors cannot be made on a synthetic machine", "leave --prove out").into());
+        }
+        true => match proof::prove(&ctx.root, link, &below, &seen, &|| ctx.stop.is_set()) {
+            Ok(proof) => (proof.detector, Some(proof.words)),
+            Err((why, hint)) => return Err(Refusal::new(why, hint).into()),
+        },
+    };
+    let (mut links, backend): (Box<dyn Links>, _) = match &args.backend {
+        Backend::Fake(options) => (Box::new(Script::synthetic(&ctx.root, options, &addresses)), "fake"),
+        Backend::Auto | Backend::Real(_) => (Box::new(LiveLinks::new(&ctx.root, &addresses)), "sysfs"),
+    };
+    let watch = WatchTask {
+        plan: WatchPlan {
+            functions: addresses,
+            interval_ns: args.interval.0,
+            duration_ns: args.duration.map(|time| time.0),
+        },
+        environment: environment::read(&ctx.root),
+        label: args.output.file.label.clone(),
+        backend,
+        warnings: None,
+        former: BTreeMap::new(),
+        commands: None,
+    };
+    let bar = bar(ctx, "{msg}");
+    let mut is_told = false;
+    let mut told = |record: &pciescope_core::Record, needed_ns: Option<f64>| {
+        let needed = needed_ns.map(|ns| format!("; the bound needs {} more", span(ns as u64))).unwrap_or_default();
+        bar.set_message(soak_sentence(record) + &needed);
+        if let (false, Some(ns)) = (is_told, needed_ns) {
+            is_told = true;
+            ctx.note(&format!("the bound needs {}, if no error comes", span(ns as u64)));
+        }
+    };
+    let words = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let task = SoakTask { watch, below: args.below, command: words, ends, proof, told: &mut told };
+    let mut host = Command::new(&signals, command, None)?;
+    let ended = soak::run(links.as_mut(), task, &mut host, &mut output);
+    bar.finish_and_clear();
+    let code = host.stop()?;
+    let record = ended?;
+    if let Some(code) = ctx.stop.exit_code().or(code.filter(|code| *code != 0 && args.load == "none")) {
+        return Ok(ExitCode::from(code));
+    }
+    let has_errors = record.metrics["bit_errors"].value > 0.0;
+    let has_bound = record.metrics.contains_key("bit_error_ratio_below");
+    let is_reached = record.soak.is_some_and(|soak| soak.ended == SoakEnd::Reached);
+    Ok(ExitCode::from(match (args.below, has_errors) {
+        _ if !has_bound => 2,
+        (Some(_), _) if is_reached => 0,
+        (None, false) => 0,
+        (_, true) => 1,
+        (Some(_), false) => 2,
+    }))
+}
+
+/// The function that has the link, which is the port where it is seen, and the functions below it.
+fn link(ctx: &Ctx, bdf: Bdf) -> (Bdf, Vec<Function>) {
+    let all = ctx.inventory();
+    let below =
+        |port: Bdf| -> Vec<Function> { all.iter().filter(|one| one.path.last() == Some(&port)).cloned().collect() };
+    let own = below(bdf);
+    let above = all.iter().find(|one| one.bdf == Some(bdf)).and_then(|function| function.path.last().copied());
+    match above {
+        _ if !own.is_empty() => (bdf, own),
+        Some(port) => (port, below(port)),
+        None => (bdf, Vec::new()),
+    }
+}
+
+/// The command that makes the load.
+fn load(ctx: &Ctx, args: &Args, bdf: Bdf) -> anyhow::Result<Vec<OsString>> {
+    let (verb, target) = match args.load.as_str() {
+        "config" => ("latency path --offset 0", bdf.to_string()),
+        "readout" => {
+            let disk = pciescope_hw::nodes::names(&ctx.root, bdf)
+                .into_iter()
+                .find(|name| ctx.root.exists(format!("/sys/class/block/{name}")));
+            let disk =
+                disk.ok_or_else(|| Refusal::new(format!("{bdf} has no disk to read"), "--load config, or -- CMD"))?;
+            ("readout", format!("/dev/{disk}"))
+        }
+        _ => return Ok(args.command.clone()),
+    };
+    let own = std::env::current_exe()?;
+    let script = format!("while \"$0\" --quiet {verb} \"$1\" >/dev/null; do :; done");
+    Ok(vec!["/bin/sh".into(), "-c".into(), script.into(), own.into(), target.into()])
+}

@@ -1,0 +1,161 @@
+//! A soak: the bound on the bit error ratio of a link, what it stands on, and what was not counted.
+
+use pciescope_core::Record;
+use pciescope_core::soak::{Detector, Soak, SoakEnd, TEST as SOAK};
+use pciescope_core::text::span;
+
+use super::conclusions::{Conclusions, Place};
+use super::{Fact, Facts};
+use crate::layout::{Left, Right, Rows};
+use crate::links::name;
+use crate::model::{Section, metric};
+use crate::style::{Tone, paint};
+use crate::text::{clean, counted, thousands};
+
+pub(crate) const TEST: &str = SOAK;
+
+pub(super) fn facts(section: &Section) -> Facts {
+    let record = section.records[section.records.len() - 1];
+    let time = record.interval.map_or(0, |interval| interval.end_ns);
+    let mut facts = Facts::of(section, &format!("{} soaked for {}", name(record), span(time)));
+    let Some(soak) = &record.soak else { return facts };
+    facts.lines.push(paint(tone(record, soak), &(sentence(record) + ".")));
+    facts.lines.extend(soak.below.map(|below| format!("asked for: below {below:e}; {}", soak.ended.name())));
+    facts.lines.extend(soak.proof.as_ref().map(|proof| format!("the proof: {}", clean(proof))));
+    let blind = soak.ends.iter().filter_map(|end| Some(format!("{}: {}", end.bdf, end.blind_by.as_ref()?)));
+    let uncounted = soak.uncounted.iter().map(|why| format!("not counted: {why}"));
+    let of_end = blind.map(|why| format!("one end only; not seen are errors of {why}"));
+    facts.lines.extend(of_end.chain(uncounted).map(|line| paint(Tone::Doubt, &clean(&line))));
+    facts.tiles = tiles(record, soak);
+    facts.mark_section(section);
+    let rows: Vec<(String, [Option<f64>; 3])> = soak
+        .ends
+        .iter()
+        .zip(["port", "device"])
+        .map(|(end, word)| {
+            let count = |kind: &str| metric(record, &format!("{word}_{kind}")).filter(|_| end.blind_by.is_none());
+            (end.bdf.to_string(), ["receiver_errors", "bad_tlps", "bad_dllps"].map(count))
+        })
+        .collect();
+    let count = |count: Option<f64>| count.map_or("not seen".to_owned(), |count| thousands(count as u64));
+    facts.table = Some(Rows::of(&rows).columns(&[
+        ("End", 12, Left, &|(end, _)| end.clone()),
+        ("Receiver errors", 15, Right, &|(_, counts)| count(counts[0])),
+        ("Bad TLPs", 8, Right, &|(_, counts)| count(counts[1])),
+        ("Bad DLLPs", 9, Right, &|(_, counts)| count(counts[2])),
+    ]));
+    let range = metric(record, "bit_error_ratio_low").zip(metric(record, "bit_error_ratio_high"));
+    facts.below = range.map(|(low, high)| {
+        format!(
+            "95 % interval: {} to {}; counts are lower limits, an interval with several errors counts once",
+            down(low),
+            up(high)
+        )
+    });
+    facts
+}
+
+/// What a soak says: `no error in 4.1e15 bits: the bit error ratio is below 9.0e-16 with 95 % confidence (detector proven)`.
+pub fn sentence(record: &Record) -> String {
+    let Some(soak) = &record.soak else { return String::new() };
+    let value = |name: &str| metric(record, name).unwrap_or(0.0);
+    let (errors, hits) = (value("bit_errors") as usize, value("intervals_with_errors"));
+    let seen = match errors {
+        0 => "no error".to_owned(),
+        _ => format!(
+            "{} in {} of {} intervals,",
+            counted(errors, "error"),
+            thousands(hits as u64),
+            thousands(value("intervals") as u64)
+        ),
+    };
+    let seen = format!("{seen} in {} bits", down(value("lane_bits")));
+    match (soak.detector, metric(record, "bit_error_ratio_below")) {
+        (Detector::Blind, _) => "no bound: the detector is blind, an error that was made was not counted".to_owned(),
+        (_, None) => format!("{seen}: no bound, as no interval without an error was counted"),
+        (detector, Some(ratio)) => format!(
+            "{seen}: the bit error ratio is below {} with 95 % confidence (detector {})",
+            up(ratio),
+            detector.name()
+        ),
+    }
+}
+
+fn tone(record: &Record, soak: &Soak) -> Tone {
+    let has_errors = metric(record, "bit_errors") > Some(0.0);
+    match soak.ended {
+        SoakEnd::Reached => Tone::Good,
+        SoakEnd::Blind => Tone::Bad,
+        _ if metric(record, "bit_error_ratio_below").is_none() => Tone::Doubt,
+        _ if has_errors => Tone::Bad,
+        _ if soak.below.is_some() => Tone::Doubt,
+        _ => Tone::Good,
+    }
+}
+
+/// A ratio with two digits, rounded up: a bound promises no more than it may.
+fn up(ratio: f64) -> String {
+    digits(ratio, f64::ceil)
+}
+
+fn down(value: f64) -> String {
+    digits(value, f64::floor)
+}
+
+fn digits(value: f64, round: fn(f64) -> f64) -> String {
+    if value <= 0.0 {
+        return "0".to_owned();
+    }
+    let step = 10f64.powi(value.log10().floor() as i32 - 1);
+    // Beyond the digits of a double there is nothing to round.
+    format!("{:.1e}", round(value / step - f64::EPSILON * 64.0) * step)
+}
+
+fn tiles(record: &Record, soak: &Soak) -> Vec<Fact> {
+    let value = |name: &str| metric(record, name).unwrap_or(0.0);
+    let bound = metric(record, "bit_error_ratio_below").map_or("none".to_owned(), |ratio| format!("< {}", up(ratio)));
+    let errors = value("bit_errors");
+    let of_errors = if errors > 0.0 { Tone::Bad } else { Tone::Good };
+    vec![
+        Fact { tone: tone(record, soak), ..Fact::plain("Bit error ratio", bound, "95 % confidence".to_owned()) },
+        Fact {
+            tone: of_errors,
+            ..Fact::plain(
+                "Errors",
+                thousands(errors as u64),
+                format!("in {} intervals", thousands(value("intervals") as u64)),
+            )
+        },
+        Fact::plain("Bits", down(value("lane_bits")), "of all lanes, idle symbols too".to_owned()),
+        Fact::plain(
+            "Detector",
+            soak.detector.name().to_owned(),
+            counted(soak.ends.iter().filter(|end| end.blind_by.is_none()).count(), "end"),
+        ),
+    ]
+}
+
+pub(super) fn conclude(out: &mut Conclusions, number: usize, section: &Section) {
+    for record in &section.records {
+        let Some(soak) = &record.soak else { continue };
+        let text = format!("{}: {}.", name(record), sentence(record));
+        match tone(record, soak) {
+            Tone::Good => out.good(number, text),
+            _ => out.doubt(1, Place::Section(number), text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_rounded_up_and_its_bits_down() {
+        assert_eq!(
+            (up(7.31e-16), up(7.3e-16), down(4.19e15), down(4.1e15)),
+            ("7.4e-16".into(), "7.3e-16".into(), "4.1e15".into(), "4.1e15".into())
+        );
+        assert_eq!((up(9.99e-16), down(0.0)), ("1.0e-15".into(), "0".into()));
+    }
+}
