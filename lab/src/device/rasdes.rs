@@ -291,6 +291,7 @@ impl RasdesBank {
         }
         ledger["events"] = events.into();
         ledger["tba"] = self.time_based.ledger();
+        ledger["injected"] = json!({"tx": self.injection.made[0], "rx": self.injection.made[1]});
         ledger["viewport_moves"] = self.viewport_moves.into();
         ledger["violations"] = json!(self.violations);
         ledger

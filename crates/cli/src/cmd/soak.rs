@@ -172,18 +172,17 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }))
 }
 
-/// The function that has the link, which is the port where it is seen, and the functions below it.
+/// The function that has the link, which is the port where it is seen, and all functions below it, the next one first.
 fn link(ctx: &Ctx, bdf: Bdf) -> (Bdf, Vec<Function>) {
-    let all = ctx.inventory();
-    let below =
-        |port: Bdf| -> Vec<Function> { all.iter().filter(|one| one.path.last() == Some(&port)).cloned().collect() };
-    let own = below(bdf);
-    let above = all.iter().find(|one| one.bdf == Some(bdf)).and_then(|function| function.path.last().copied());
-    match above {
-        _ if !own.is_empty() => (bdf, own),
-        Some(port) => (port, below(port)),
-        None => (bdf, Vec::new()),
-    }
+    let mut all = ctx.inventory();
+    let own = all.iter().find(|one| one.bdf == Some(bdf));
+    // Of a switch every other port leads down.
+    let leads_down = own.is_some_and(|own| pci::is_bridge(own.class) && own.path.len() % 2 == 0);
+    let above = own.and_then(|own| own.path.last().copied()).filter(|_| !leads_down);
+    let link = above.unwrap_or(bdf);
+    all.retain(|one| one.path.contains(&link));
+    all.sort_by_key(|one| one.path.len());
+    (link, all)
 }
 
 /// The command that makes the load.

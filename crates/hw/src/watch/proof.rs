@@ -20,7 +20,7 @@ use crate::{Root, pci};
 /// So many errors are made towards each end.
 pub const ROUNDS: u64 = 8;
 /// The longest time until an error has to be seen: its interrupt, and the kernel that reads the status.
-const SEEN_WITHIN: Duration = Duration::from_secs(1);
+const SEEN_WITHIN: Duration = Duration::from_secs(3);
 const TICK: Duration = Duration::from_millis(5);
 
 /// Errors of bits in AER's Correctable Error Status and Mask (7.8.4.5): receiver error, bad TLP, bad DLLP.
@@ -63,7 +63,8 @@ pub fn blind(root: &Root, bdf: Bdf) -> Option<String> {
 /// A refusal, and what to do about it.
 type Refused = (String, String);
 
-/// Makes errors towards each end, one at a time, and looks whether each is counted. `below` are all functions below the port.
+/// Makes errors towards each end, one at a time, and looks whether each is counted. `below` are all functions
+/// below the port, the next one first.
 /// Only correctable errors are made; what was written is put back.
 ///
 /// # Errors
@@ -79,33 +80,25 @@ pub fn prove(
         Some(at) => Box::new(Block::open(root, port, at as u64, below)?),
         None => Box::new(Told::open(root)?),
     };
-    let mut missed = Vec::new();
     for bdf in ends {
-        let mut seen = 0;
-        for _ in 0..ROUNDS {
+        for round in 1..=ROUNDS {
             let before = count(root, *bdf);
             maker.make(*bdf).map_err(|err| (format!("cannot make an error at {bdf}: {err}"), maker.hint()))?;
             let end = Instant::now() + SEEN_WITHIN;
-            while count(root, *bdf) == before && Instant::now() < end {
+            while count(root, *bdf) == before {
                 if is_stopped() {
                     return Err(("stopped before the counters were proven".to_owned(), String::new()));
                 }
+                if Instant::now() >= end {
+                    let words = format!("{bdf} did not count error {round} of {ROUNDS} {}", maker.how());
+                    return Ok(Proof { detector: Detector::Blind, words });
+                }
                 std::thread::sleep(TICK);
             }
-            seen += u64::from(count(root, *bdf) > before);
-        }
-        if seen < ROUNDS {
-            missed.push(format!("{bdf} counted {seen} of {ROUNDS}"));
         }
     }
-    let how = maker.how();
-    Ok(match missed.is_empty() {
-        true => Proof {
-            detector: maker.proves(),
-            words: format!("{} errors {how}, each was counted", ROUNDS * ends.len() as u64),
-        },
-        false => Proof { detector: Detector::Blind, words: format!("errors {how}: {}", missed.join(", ")) },
-    })
+    let words = format!("{} errors {}, each was counted", ROUNDS * ends.len() as u64, maker.how());
+    Ok(Proof { detector: maker.proves(), words })
 }
 
 fn count(root: &Root, bdf: Bdf) -> u64 {
@@ -139,7 +132,7 @@ const WRONG_SENT: u32 = 1;
 
 impl Block {
     fn open(root: &Root, port: Bdf, at: u64, below: &[Function]) -> Result<Block, Refused> {
-        for function in below {
+        for function in below.iter().filter(|function| !pci::is_bridge(function.class)) {
             let uses = in_use(root, function);
             if let (Some(bdf), false) = (function.bdf, uses.is_empty()) {
                 let why = format!("{bdf} is in use ({}): errors on its link would disturb it", in_words(&uses));
@@ -185,7 +178,7 @@ impl Maker for Block {
         "made on the link by RAS D.E.S."
     }
     fn hint(&self) -> String {
-        "the kernel's log may say more".to_owned()
+        "the kernel's log may say more; lockdown (Secure Boot) forbids to write registers".to_owned()
     }
 }
 

@@ -25,9 +25,11 @@ const NAK_DLLP: u32 = 2;
 pub struct Injection {
     enable: u32,
     registers: [u32; (END - EINJ0) / 4],
+    /// Errors made in what the port sends, and in what it receives.
+    pub made: [u64; 2],
 }
 
-/// Which packets an error goes into.
+/// Which packets an error goes into: those that the port sends, or receives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Into {
     Tx,
@@ -72,7 +74,8 @@ impl Injection {
         self.enable = value & ((1 << GROUPS) - 1);
         for group in 0..GROUPS {
             let Some(count) = self.count(group).filter(|_| self.is_enabled(group)) else { continue };
-            let (_, events) = self.seen(group);
+            let (into, events) = self.seen(group);
+            self.made[into as usize] += u64::from(count);
             events.iter().filter_map(|select| PortEvent::new(*select)).for_each(|event| happen(event, count.into()));
             // Its count has run out.
             self.enable &= !(1 << group);
