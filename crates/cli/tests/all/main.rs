@@ -23,6 +23,7 @@ mod reg;
 mod report;
 mod serve;
 mod serve_flood;
+mod soak;
 mod stat;
 mod top;
 mod trees;

@@ -129,3 +129,93 @@ fn steady(before: &BTreeMap<Bdf, End>, [port, below]: [Option<&End>; 2], link: B
         _ => Err("the registers could not be read"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pciescope_core::Function;
+
+    use super::*;
+
+    const PORT: Bdf = Bdf { domain: 0, bus: 0, device: 1, function: 0 };
+    const CARD: Bdf = Bdf { bus: 1, device: 0, ..PORT };
+    const SECOND: u64 = 1_000_000_000;
+    /// Both directions of a link at 16 GT/s on 4 lanes.
+    const BITS_PER_S: f64 = 2.0 * 16e9 * 4.0;
+
+    fn ends() -> [End; 2] {
+        let fixed = |bdf, class, path| {
+            let function = Function { bdf: Some(bdf), class, path, ..Function::default() };
+            Arc::new(Fixed { inode: 1, function, leads_down: bdf == PORT, has_link: bdf == PORT, ..Fixed::default() })
+        };
+        let end = |fixed| End { fixed, link: Some(0x0044_0000), bit_errors: Some([0; 3]), ..End::default() };
+        [end(fixed(PORT, 0x06_04_00, Vec::new())), end(fixed(CARD, 0x01_08_02, vec![PORT]))]
+    }
+
+    fn sample(second: u64, slept: u64, ends: &[End]) -> Sample {
+        let functions = ends.iter().map(|end| (end.fixed.bdf(), end.clone())).collect();
+        let at = Moment { monotonic_ns: second * SECOND, boot_ns: (second + slept) * SECOND };
+        Sample { at, functions, ..Sample::default() }
+    }
+
+    /// What three seconds come to, of which the second has something done to the ends; the machine sleeps so long in it.
+    fn after(slept: u64, is_seen: [bool; 2], happens: impl FnOnce(&mut [End; 2])) -> Exposure {
+        let (before, mut now) = (ends(), ends());
+        happens(&mut now);
+        let mut exposure = Exposure::new(PORT, is_seen);
+        exposure.next(&sample(1, 0, &before));
+        exposure.next(&sample(2, 0, &before));
+        exposure.next(&sample(3, slept, &now));
+        exposure.next(&sample(4, slept, &now));
+        exposure
+    }
+
+    #[test]
+    fn errors_count_once_for_an_interval_and_take_its_bits() {
+        let none = after(0, [true; 2], |_| ());
+        assert_eq!((none.bits, none.clear_bits, none.intervals), (3.0 * BITS_PER_S, 3.0 * BITS_PER_S, [3, 0]));
+        let both = after(0, [true; 2], |[port, card]| {
+            port.bit_errors = Some([0, 2, 0]);
+            card.bit_errors = Some([0, 0, 5]);
+        });
+        assert_eq!((both.bits, both.clear_bits, both.intervals), (3.0 * BITS_PER_S, 2.0 * BITS_PER_S, [3, 1]));
+        assert_eq!((both.errors, both.all_errors()), ([[0, 2, 0], [0, 0, 5]], 7));
+        // Of one end half of the bits count, and nothing of the other end's errors.
+        let one = after(0, [true, false], |[_, card]| card.bit_errors = Some([9; 3]));
+        assert_eq!((one.bits, one.clear_bits, one.all_errors()), (1.5 * BITS_PER_S, 1.5 * BITS_PER_S, 0));
+    }
+
+    #[test]
+    fn time_in_which_errors_or_bits_are_not_known_does_not_count() {
+        type Happens = fn(&mut [End; 2]);
+        let cases: [(&str, u64, Happens, u64); 8] = [
+            // With ASPM on in the third second, neither that one nor the one before is known.
+            ("ASPM", 0, |[_, card]| card.link = Some(0x0044_0002), 2),
+            ("slept", 0, |[_, card]| card.is_asleep = true, 2),
+            ("changed", 0, |[port, _]| port.link = Some(0x0043_0000), 1),
+            ("changed", 0, |[port, _]| port.link = Some(0x4044_0000), 1),
+            ("no link", 0, |[port, _]| port.link = Some(0x0000_0000), 2),
+            ("registers", 0, |[port, _]| port.link = None, 2),
+            ("machine slept", 100, |_| (), 1),
+            ("came or went", 0, |[_, card]| card.fixed = Arc::new(Fixed { inode: 2, ..Fixed::clone(&card.fixed) }), 1),
+        ];
+        for (why, slept, happens, seconds) in cases {
+            let exposure = after(slept, [true; 2], happens);
+            let uncounted: u64 = exposure.uncounted_ns.values().sum();
+            assert_eq!(uncounted, seconds * SECOND, "{why}: {:?}", exposure.uncounted_ns);
+            assert_eq!(exposure.intervals[0], 3 - seconds, "{why}");
+            assert!(exposure.uncounted_ns.keys().any(|said| said.contains(why)), "{why}: {:?}", exposure.uncounted_ns);
+        }
+    }
+
+    #[test]
+    fn a_counter_that_another_agent_cleared_is_named() {
+        let mut exposure = Exposure::new(PORT, [true; 2]);
+        for (second, count) in [5, 7, 1, 2].into_iter().enumerate() {
+            let mut ends = ends();
+            ends[0].bit_errors = Some([count, 0, 0]);
+            exposure.next(&sample(second as u64 + 1, 0, &ends));
+        }
+        assert_eq!(exposure.uncounted_ns, BTreeMap::from([("a counter of errors fell", SECOND)]));
+        assert_eq!((exposure.all_errors(), exposure.intervals), (3, [2, 2]));
+    }
+}

@@ -19,12 +19,14 @@ pub(super) fn facts(section: &Section) -> Facts {
     let time = record.interval.map_or(0, |interval| interval.end_ns);
     let mut facts = Facts::of(section, &format!("{} soaked for {}", name(record), span(time)));
     let Some(soak) = &record.soak else { return facts };
-    facts.lines.push(paint(tone(record, soak), &(sentence(record) + ".")));
-    facts.lines.extend(soak.below.map(|below| format!("asked for: below {below:e}; {}", soak.ended.name())));
+    if let Some((bound, seen)) = parts(record) {
+        facts.lines.extend([paint(tone(record, soak), &bound), seen]);
+    }
+    facts.lines.extend(soak.below.map(|below| format!("asked for: below {below:e}: {}", soak.ended.name())));
     facts.lines.extend(soak.proof.as_ref().map(|proof| format!("the proof: {}", clean(proof))));
     let blind = soak.ends.iter().filter_map(|end| Some(format!("{}: {}", end.bdf, end.blind_by.as_ref()?)));
     let uncounted = soak.uncounted.iter().map(|why| format!("not counted: {why}"));
-    let of_end = blind.map(|why| format!("one end only; not seen are errors of {why}"));
+    let of_end = blind.map(|why| format!("one end only, not that of {why}"));
     facts.lines.extend(of_end.chain(uncounted).map(|line| paint(Tone::Doubt, &clean(&line))));
     facts.tiles = tiles(record, soak);
     facts.mark_section(section);
@@ -46,18 +48,15 @@ pub(super) fn facts(section: &Section) -> Facts {
     ]));
     let range = metric(record, "bit_error_ratio_low").zip(metric(record, "bit_error_ratio_high"));
     facts.below = range.map(|(low, high)| {
-        format!(
-            "95 % interval: {} to {}; counts are lower limits, an interval with several errors counts once",
-            down(low),
-            up(high)
-        )
+        format!("95 % interval: {} to {}; an interval with several errors counts as one", down(low), up(high))
     });
     facts
 }
 
-/// What a soak says: `no error in 4.1e15 bits: the bit error ratio is below 9.0e-16 with 95 % confidence (detector proven)`.
-pub fn sentence(record: &Record) -> String {
-    let Some(soak) = &record.soak else { return String::new() };
+/// What a soak says, the answer first: `bit error ratio below 9.0e-16 with 95 % confidence (detector proven)`, and what it
+/// stands on: `no error in 4.1e15 bits`.
+fn parts(record: &Record) -> Option<(String, String)> {
+    let soak = record.soak.as_ref()?;
     let value = |name: &str| metric(record, name).unwrap_or(0.0);
     let (errors, hits) = (value("bit_errors") as usize, value("intervals_with_errors"));
     let seen = match errors {
@@ -69,16 +68,19 @@ pub fn sentence(record: &Record) -> String {
             thousands(value("intervals") as u64)
         ),
     };
-    let seen = format!("{seen} in {} bits", down(value("lane_bits")));
-    match (soak.detector, metric(record, "bit_error_ratio_below")) {
-        (Detector::Blind, _) => "no bound: the detector is blind, an error that was made was not counted".to_owned(),
-        (_, None) => format!("{seen}: no bound, as no interval without an error was counted"),
-        (detector, Some(ratio)) => format!(
-            "{seen}: the bit error ratio is below {} with 95 % confidence (detector {})",
-            up(ratio),
-            detector.name()
-        ),
-    }
+    let bound = match (soak.detector, metric(record, "bit_error_ratio_below")) {
+        (Detector::Blind, _) => "no bound: the detector is blind".to_owned(),
+        (_, None) => "no bound: no interval without an error was counted".to_owned(),
+        (detector, Some(ratio)) => {
+            format!("bit error ratio below {} with 95 % confidence (detector {})", up(ratio), detector.name())
+        }
+    };
+    Some((bound, format!("{seen} in {} bits", down(value("lane_bits")))))
+}
+
+/// Both in one sentence.
+pub fn sentence(record: &Record) -> String {
+    parts(record).map(|(bound, seen)| format!("{bound}: {seen}")).unwrap_or_default()
 }
 
 fn tone(record: &Record, soak: &Soak) -> Tone {
