@@ -13,7 +13,7 @@ use pciescope_report::print::terminal;
 use pciescope_report::{csv, jsonl, table};
 
 use super::files::{self, Destination, Opened};
-use super::ring::Ring;
+use super::ring::RecordRing;
 
 /// The options of all measurements that say where the results go.
 #[derive(Debug, clap::Args)]
@@ -137,7 +137,7 @@ pub struct Output {
 /// Where records are kept.
 enum Kept {
     File(jsonl::Writer<File>),
-    Ring(Box<Ring>),
+    Ring(Box<RecordRing>),
 }
 
 /// The files of a run, and whether they may replace the old ones: a run that is refused, or ends before it has measured
@@ -253,7 +253,7 @@ impl Output {
     }
 
     /// Keeps the records in a ring.
-    pub fn with_ring(mut self, ring: Option<Ring>) -> Self {
+    pub fn with_ring(mut self, ring: Option<RecordRing>) -> Self {
         self.file = ring.map(|ring| Kept::Ring(Box::new(ring))).or(self.file);
         self
     }

@@ -21,7 +21,7 @@ const PARTS: u64 = 16;
 const MOST_FILES: usize = 500;
 
 /// The files of a folder, written one after the other.
-pub struct Ring {
+pub struct RecordRing {
     folder: PathBuf,
     most_bytes: u64,
     /// The file that is written to, its name, and the length of what it began with.
@@ -34,12 +34,12 @@ pub struct Ring {
     _lock: File,
 }
 
-impl Ring {
+impl RecordRing {
     /// The folder, which is made where it is missing. Its files together never have more than `most_bytes`.
     ///
     /// # Errors
     /// A folder that another run writes to, or that cannot be made.
-    pub fn open(folder: &Path, most_bytes: u64) -> anyhow::Result<Ring> {
+    pub fn open(folder: &Path, most_bytes: u64) -> anyhow::Result<RecordRing> {
         let failed = || format!("cannot keep records in {}", folder.display());
         let folder = files::make_folder(folder).with_context(failed)?;
         let lock = File::open(&folder).with_context(failed)?;
@@ -47,7 +47,7 @@ impl Ring {
             let text = format!("{}: another run keeps its records there", folder.display());
             return Err(Refusal::new(text, "name another folder, or wait until that ends").into());
         }
-        Ok(Ring { folder, most_bytes, file: None, head: Vec::new(), links: BTreeMap::new(), _lock: lock })
+        Ok(RecordRing { folder, most_bytes, file: None, head: Vec::new(), links: BTreeMap::new(), _lock: lock })
     }
 
     /// How links ran when they were last watched; `boot_id` names the boot now.
@@ -185,8 +185,8 @@ mod tests {
     fn the_oldest_files_go_and_each_can_be_read_alone() {
         const MOST: u64 = 40_000;
         let folder = tempfile::tempdir().unwrap();
-        let mut ring = Ring::open(folder.path(), MOST).unwrap();
-        assert!(Ring::open(folder.path(), MOST).is_err(), "two runs write to one folder");
+        let mut ring = RecordRing::open(folder.path(), MOST).unwrap();
+        assert!(RecordRing::open(folder.path(), MOST).is_err(), "two runs write to one folder");
         ring.put_all_or_none(&[record(None, "a")]).unwrap();
         ring.put_all_or_none(&[record(Some((1, "16 GT/s x4")), ""), record(Some((2, "2.5 GT/s x1")), "")]).unwrap();
         for number in 0..1000 {
@@ -206,7 +206,7 @@ mod tests {
         let newest = &files.last().unwrap().0;
         let text = fs::read_to_string(newest).unwrap();
         fs::write(newest, format!("{text}{}", &text[..100])).unwrap();
-        let ring = Ring::open(folder.path(), MOST).unwrap();
+        let ring = RecordRing::open(folder.path(), MOST).unwrap();
         let state = |boot_id| {
             let former = ring.former(Some(boot_id)).unwrap();
             (former[&bdf(1)].state.clone(), former[&bdf(2)].state.clone(), former[&bdf(1)].evidence.clone())
@@ -224,7 +224,7 @@ mod tests {
             fs::write(folder.path().join(format!("watch-{number:08}.jsonl")), "").unwrap();
         }
         fs::write(folder.path().join("notes.txt"), "the user's").unwrap();
-        let mut ring = Ring::open(folder.path(), 1 << 20).unwrap();
+        let mut ring = RecordRing::open(folder.path(), 1 << 20).unwrap();
         ring.put_all_or_none(&[record(None, "a")]).unwrap();
         assert_eq!(ring.files().unwrap().len(), MOST_FILES);
         assert!(folder.path().join("notes.txt").exists());

@@ -20,7 +20,7 @@ use signal_hook::consts::SIGHUP;
 use super::doctor::count::Wait;
 use super::output::{Form, Output, OutputArgs};
 use super::registers::{self, Registers};
-use super::ring::Ring;
+use super::ring::RecordRing;
 use super::stat::machine;
 use super::{Ctx, ENDING, Stop};
 use crate::values::{self, FunctionName, Size, Time, some_time};
@@ -183,7 +183,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             (Box::new(machine), "sysfs", unseen)
         }
     };
-    let ring = args.ring.as_deref().map(|folder| Ring::open(folder, args.ring_size.0)).transpose()?;
+    let ring = args.ring.as_deref().map(|folder| RecordRing::open(folder, args.ring_size.0)).transpose()?;
     let environment = environment::read(&ctx.root);
     let former = ring.as_ref().map(|ring| ring.former(environment.boot_id.as_deref())).transpose();
     let former = former.context("cannot read the records of the last run")?.unwrap_or_default();

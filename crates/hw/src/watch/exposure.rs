@@ -7,7 +7,8 @@ use std::sync::Arc;
 use pciescope_core::Bdf;
 
 use super::cause::{self, LinkRate};
-use super::tracker::{state, words};
+use super::tracker::state;
+use super::words::words;
 use super::{End, Fixed, Moment, Sample, bits};
 
 /// Bits and errors of a link since the first sample.
