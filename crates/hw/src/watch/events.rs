@@ -96,7 +96,7 @@ const POINTS: [(&str, &[&str]); 3] = [
 
 /// A tracepoint of this kernel.
 #[derive(Debug)]
-struct Point {
+struct Tracepoint {
     /// Its place in [`POINTS`], and its number in tracefs.
     place: usize,
     id: u64,
@@ -104,15 +104,15 @@ struct Point {
     fields: Vec<usize>,
 }
 
-impl Point {
+impl Tracepoint {
     /// By the text of its file `format`.
-    fn parse(place: usize, format: &str) -> Option<Point> {
+    fn parse(place: usize, format: &str) -> Option<Tracepoint> {
         let id = format.lines().find_map(|line| line.strip_prefix("ID: "))?.parse().ok()?;
         let field = |name: &&str| {
             let (_, line) = format.split_once(&format!(" {name};\toffset:"))?;
             line.split_once(";\tsize:4;")?.0.parse().ok()
         };
-        Some(Point { place, id, fields: POINTS[place].1.iter().map(field).collect::<Option<_>>()? })
+        Some(Tracepoint { place, id, fields: POINTS[place].1.iter().map(field).collect::<Option<_>>()? })
     }
 
     fn event(&self, at_ns: u64, raw: &[u8]) -> Option<KernelEvent> {
@@ -149,7 +149,7 @@ pub struct Told {
 /// The kernel's events.
 #[derive(Debug)]
 pub(super) struct Events {
-    points: Vec<Point>,
+    points: Vec<Tracepoint>,
     open: Tracepoints,
     /// Readable when something was told.
     pub ready: OwnedFd,
@@ -162,7 +162,8 @@ impl Events {
         let folders = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
         let format = |name| folders.iter().find_map(|folder| root.text(format!("{folder}/events/{name}/format")));
         let all = POINTS.iter().enumerate();
-        let points: Vec<Point> = all.filter_map(|(place, (name, _))| Point::parse(place, &format(name)?)).collect();
+        let points: Vec<Tracepoint> =
+            all.filter_map(|(place, (name, _))| Tracepoint::parse(place, &format(name)?)).collect();
         if points.is_empty() {
             return Err(io::Error::other("tracefs has none of them"));
         }
@@ -179,7 +180,7 @@ impl Events {
 }
 
 /// The events that these bytes are. What cannot be understood is lost.
-fn told(points: &[Point], hits: &[(u64, Vec<u8>)], lost: u64) -> Told {
+fn told(points: &[Tracepoint], hits: &[(u64, Vec<u8>)], lost: u64) -> Told {
     let event = |(at_ns, raw): &(u64, Vec<u8>)| {
         // The number of the tracepoint stands first (common_type).
         let id: u64 = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?).into();
@@ -226,8 +227,8 @@ mod tests {
         (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect()
     }
 
-    fn points() -> Vec<Point> {
-        [LINK, SLOT, ERROR].iter().enumerate().map(|(place, text)| Point::parse(place, text).unwrap()).collect()
+    fn points() -> Vec<Tracepoint> {
+        [LINK, SLOT, ERROR].iter().enumerate().map(|(place, text)| Tracepoint::parse(place, text).unwrap()).collect()
     }
 
     #[test]
@@ -254,6 +255,6 @@ mod tests {
         let hits = [cut, strange, nowhere, Vec::new(), good].map(|raw| (1, raw));
         let told = told(&points(), &hits, 3);
         assert_eq!((told.events.len(), told.lost), (1, 7));
-        assert!(Point::parse(0, SLOT).is_none() && Point::parse(1, "ID: x").is_none());
+        assert!(Tracepoint::parse(0, SLOT).is_none() && Tracepoint::parse(1, "ID: x").is_none());
     }
 }
