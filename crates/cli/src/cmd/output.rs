@@ -35,6 +35,17 @@ pub struct OutputArgs {
     pub all: bool,
 }
 
+impl OutputArgs {
+    /// What the options ask for; `words` where they ask for words.
+    pub fn form(&self, words: Form) -> Form {
+        match (self.json, self.csv) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Csv(b','),
+            _ => words,
+        }
+    }
+}
+
 /// The options of every verb that writes records to a file.
 #[derive(Debug, clap::Args)]
 pub struct FileArgs {
@@ -208,11 +219,7 @@ impl Output {
     /// A file that is one of the inputs, that exists already, or that cannot be created.
     pub fn open(args: &OutputArgs, inputs: &[&Path]) -> anyhow::Result<Self> {
         let file = args.file.create(inputs)?;
-        let form = match (args.json, args.csv) {
-            (true, _) => Form::Json,
-            (_, true) => Form::Csv(b','),
-            _ => Form::Tables { all: args.all },
-        };
+        let form = args.form(Form::Tables { all: args.all });
         Ok(Output::new(form, form.out(), file, args.file.label.clone()))
     }
 

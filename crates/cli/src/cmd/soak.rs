@@ -107,11 +107,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let command = load(ctx, &args, bdf)?;
     let signals = Signals::catch(ctx)?;
     let file = args.output.file.create(&[])?;
-    let form = match (args.output.json, args.output.csv) {
-        (true, _) => Form::Json,
-        (_, true) => Form::Csv(b','),
-        _ => Form::Changes { all: args.output.all },
-    };
+    let form = args.output.form(Form::Changes { all: args.output.all });
     let mut output = Output::new(form, form.out(), file, args.output.file.label.clone());
     let proof = match args.prove {
         false => (Detector::NotProven, None),

@@ -188,11 +188,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let former = ring.as_ref().map(|ring| ring.former(environment.boot_id.as_deref())).transpose();
     let former = former.context("cannot read the records of the last run")?.unwrap_or_default();
     let file = args.output.file.create(&[])?;
-    let form = match (args.output.json, args.output.csv) {
-        (true, _) => Form::Json,
-        (_, true) => Form::Csv(b','),
-        _ => Form::Changes { all: args.output.all },
-    };
+    let form = args.output.form(Form::Changes { all: args.output.all });
     let mut output = Output::new(form, form.out(), file, args.output.file.label.clone()).with_ring(ring);
     let plan =
         WatchPlan { functions, interval_ns: args.interval.0, duration_ns: args.duration.map(|duration| duration.0) };

@@ -80,25 +80,25 @@ pub fn prove(
         Some(at) => Box::new(Block::open(root, port, at as u64, below)?),
         None => Box::new(Told::open(root)?),
     };
+    let (detector, how, hint) = maker.words();
     for bdf in ends {
         for round in 1..=ROUNDS {
             let before = count(root, *bdf);
-            maker.make(*bdf).map_err(|err| (format!("cannot make an error at {bdf}: {err}"), maker.hint()))?;
+            maker.make(*bdf).map_err(|err| (format!("cannot make an error at {bdf}: {err}"), hint.to_owned()))?;
             let end = Instant::now() + SEEN_WITHIN;
             while count(root, *bdf) == before {
                 if is_stopped() {
                     return Err(("stopped before the counters were proven".to_owned(), String::new()));
                 }
                 if Instant::now() >= end {
-                    let words = format!("{bdf} did not count error {round} of {ROUNDS} {}", maker.how());
+                    let words = format!("{bdf} did not count error {round} of {ROUNDS} {how}");
                     return Ok(Proof { detector: Detector::Blind, words });
                 }
                 std::thread::sleep(TICK);
             }
         }
     }
-    let words = format!("{} errors {}, each was counted", ROUNDS * ends.len() as u64, maker.how());
-    Ok(Proof { detector: maker.proves(), words })
+    Ok(Proof { detector, words: format!("{} errors {how}, each was counted", ROUNDS * ends.len() as u64) })
 }
 
 fn count(root: &Root, bdf: Bdf) -> u64 {
@@ -110,9 +110,8 @@ fn count(root: &Root, bdf: Bdf) -> u64 {
 /// What makes an error that an end has to count.
 trait Maker {
     fn make(&self, end: Bdf) -> io::Result<()>;
-    fn proves(&self) -> Detector;
-    fn how(&self) -> &'static str;
-    fn hint(&self) -> String;
+    /// What it proves, how in words, and what to look at where it fails.
+    fn words(&self) -> (Detector, &'static str, &'static str);
 }
 
 /// The block RAS D.E.S. of a port (docs/spec/rasdes.md, "Error injection").
@@ -130,6 +129,9 @@ const EINJ0: u64 = 0x34;
 const WRONG_RECEIVED: u32 = 8 << 8 | 1;
 const WRONG_SENT: u32 = 1;
 
+/// What forbids to write registers.
+const WRITES: &str = "run it as root; lockdown (Secure Boot) forbids to write registers";
+
 impl Block {
     fn open(root: &Root, port: Bdf, at: u64, below: &[Function]) -> Result<Block, Refused> {
         for function in below.iter().filter(|function| !pci::is_bridge(function.class)) {
@@ -140,16 +142,13 @@ impl Block {
             }
         }
         let config = |bdf| root.path(pci::folder(bdf).join("config"));
-        let file = File::options().read(true).write(true).open(config(port)).map_err(|err| {
-            let hint = "run it as root; the lockdown of Secure Boot forbids it";
-            (format!("cannot write registers of {port}: {err}"), hint.to_owned())
-        })?;
-        let block = Block { port, file, at, below: below.iter().find_map(|function| function.bdf).map(config) };
-        // What a killed run may have left on.
-        block
-            .write(EINJ_ENABLE, 0)
-            .map_err(|err| (format!("cannot write registers of {port}: {err}"), block.hint()))?;
-        Ok(block)
+        let below = below.iter().find_map(|function| function.bdf).map(config);
+        let block = File::options().read(true).write(true).open(config(port)).and_then(|file| {
+            let block = Block { port, file, at, below };
+            // What a killed run may have left on.
+            block.write(EINJ_ENABLE, 0).map(|()| block)
+        });
+        block.map_err(|err| (format!("cannot write registers of {port}: {err}"), WRITES.to_owned()))
     }
     fn read(&self, offset: u64) -> io::Result<u32> {
         let mut bytes = [0; 4];
@@ -171,14 +170,8 @@ impl Maker for Block {
         }
         Ok(())
     }
-    fn proves(&self) -> Detector {
-        Detector::Proven
-    }
-    fn how(&self) -> &'static str {
-        "made on the link by RAS D.E.S."
-    }
-    fn hint(&self) -> String {
-        "the kernel's log may say more; lockdown (Secure Boot) forbids to write registers".to_owned()
+    fn words(&self) -> (Detector, &'static str, &'static str) {
+        (Detector::Proven, "made on the link by RAS D.E.S.", WRITES)
     }
 }
 
@@ -212,10 +205,7 @@ impl Told {
         let file = File::options().write(true).open(root.path("/dev/aer_inject"));
         file.map(Told).map_err(|err| {
             let why = format!("no error can be made: the port has no RAS D.E.S., and /dev/aer_inject: {err}");
-            (
-                why,
-                "`modprobe aer_inject`, a module of the kernel, lets the path from the kernel on be proven".to_owned(),
-            )
+            (why, "`modprobe aer_inject`, a module of the kernel, proves the path from the kernel on".to_owned())
         })
     }
 }
@@ -229,13 +219,8 @@ impl Maker for Told {
         told[28..].copy_from_slice(&bdf.domain.to_ne_bytes());
         io::Write::write_all(&mut &self.0, &told)
     }
-    fn proves(&self) -> Detector {
-        Detector::PathProven
-    }
-    fn how(&self) -> &'static str {
-        "told to the kernel by aer_inject"
-    }
-    fn hint(&self) -> String {
-        "the root port needs the kernel's AER service: /sys/bus/pci_express/drivers/aer".to_owned()
+    fn words(&self) -> (Detector, &'static str, &'static str) {
+        let hint = "the root port needs the kernel's AER service: /sys/bus/pci_express/drivers/aer";
+        (Detector::PathProven, "told to the kernel by aer_inject", hint)
     }
 }
