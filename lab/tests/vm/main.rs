@@ -89,7 +89,10 @@ const FAILURES: &[harness::Test] = tests![
 ];
 
 /// What `make prove-links` runs.
-const PROOFS: &[harness::Test] = tests![watch::every_planted_change_is_found_on_each_kernel];
+const PROOFS: &[harness::Test] = tests![
+    watch::every_planted_change_is_found_on_each_kernel,
+    watch::twenty_minutes_of_nothing_wake_nothing_and_cost_little,
+];
 
 /// Every test. The long ones stand first. What takes more than one seat compares rates or durations.
 const TESTS: &[harness::Test] = tests![

@@ -20,6 +20,15 @@ const PORT: &str = "0000:30:01.0";
 const LANES: u32 = 4 << 20 | 5 << 16;
 const LINK: u32 = 0x03ff_0000;
 
+/// Has QEMU set a status of AER and report it to the root port: a bad TLP, seen by a port of the board or a device by its name.
+pub fn error(vm: &Guest, seer: &str) {
+    let name = seer.strip_prefix("0000:").map_or(seer.to_owned(), |port| format!("port-{}", port.replace(':', "-")));
+    let command = format!("pcie_aer_inject_error {name} BAD_TLP");
+    let said = vm.qmp("human-monitor-command", json!({ "command-line": command }));
+    let said = said.unwrap_or_else(|err| panic!("the lab failed: {err}"));
+    assert!(said.as_str().is_some_and(|said| said.starts_with("OK")), "the lab failed: {command}: {said}");
+}
+
 struct Bench {
     vm: Guest,
     board: Endpoint,
@@ -45,18 +54,6 @@ impl Bench {
         let card = vm.address("card");
         board.tell(&format!("port {PORT} express 0x10 {LANES} {LINK}"));
         Bench { vm, board, card }
-    }
-
-    /// Has QEMU set a status of AER and report it to the root port: a bad TLP.
-    fn error(&self, device: &str) {
-        let command = format!("pcie_aer_inject_error {device} BAD_TLP");
-        let said = self.vm.qmp("human-monitor-command", json!({ "command-line": command }));
-        let said = said.unwrap_or_else(|err| panic!("the lab failed: {err}"));
-        assert!(said.as_str().is_some_and(|said| said.starts_with("OK")), "the lab failed: {command}: {said}");
-    }
-
-    fn port(&self) -> String {
-        format!("port-{}", &PORT[5..].replace(':', "-"))
     }
 
     /// Soaks while something is done, which is told whether the soak still runs.
@@ -86,10 +83,10 @@ impl Bench {
         let mut shown = self.told();
         while !is_over.load(Ordering::Relaxed) {
             let told = self.told();
-            for (end, device) in ["card".to_owned(), self.port()].into_iter().enumerate() {
+            for (end, device) in ["card", PORT].into_iter().enumerate() {
                 for number in shown[end] + 1..=told[end] {
                     if number % nth != 0 {
-                        self.error(&device);
+                        error(&self.vm, device);
                     }
                 }
             }
@@ -142,9 +139,9 @@ pub fn errors_that_the_device_made_are_counted_and_bounded() {
 fn errors_are_counted_at_the_end_that_saw_them(bench: &Bench) {
     let answer = bench.soak(1, "--duration 5s", || {
         bench.has_begun();
-        for device in ["card".to_owned(), bench.port(), bench.port()] {
+        for device in ["card", PORT, PORT] {
             std::thread::sleep(Duration::from_millis(700));
-            bench.error(&device);
+            error(&bench.vm, device);
         }
     });
     let figure = |name| answer.figure(name).unwrap_or_else(|| panic!("no {name}: {}", answer.stderr));

@@ -104,7 +104,7 @@ fn next(kind: &str, now: Registers, random: &mut impl FnMut(u32) -> u32) -> (Reg
 }
 
 /// Plants changes at all ports for so many rounds, and gives what was planted, by port.
-fn plant(board: &Endpoint, ports: &[String], rounds: usize, seed: u64) -> BTreeMap<String, Vec<Planted>> {
+fn plant(vm: &Guest, board: &Endpoint, ports: &[String], rounds: usize, seed: u64) -> BTreeMap<String, Vec<Planted>> {
     let mut state = seed;
     let mut random = move |below: u32| {
         // Knuth's MMIX generator.
@@ -113,6 +113,7 @@ fn plant(board: &Endpoint, ports: &[String], rounds: usize, seed: u64) -> BTreeM
     };
     let mut links: BTreeMap<&str, Registers> = ports.iter().map(|port| (port.as_str(), at_start())).collect();
     let mut planted: BTreeMap<String, Vec<Planted>> = BTreeMap::new();
+    let mut errors: BTreeMap<&str, u32> = BTreeMap::new();
     for round in 0..rounds {
         for (number, port) in ports.iter().enumerate() {
             let now = links[port.as_str()];
@@ -136,6 +137,13 @@ fn plant(board: &Endpoint, ports: &[String], rounds: usize, seed: u64) -> BTreeM
                 changes.push((Subject::Slot, "card".to_owned(), Cause::HotPlug));
                 changes.push((Subject::Link, to.words(), Cause::HotPlug));
             }
+            // An error, of ports at which nothing else happens now.
+            if now.bits & 3 == 0 && now.width != 0 && random(3) == 0 {
+                crate::soak::error(vm, port);
+                let count = errors.entry(port).or_default();
+                *count += 1;
+                changes.push((Subject::Errors, format!("{count} correctable"), Cause::Unknown));
+            }
             to.show(board, port);
             links.insert(port, to);
         }
@@ -152,9 +160,11 @@ fn at_start() -> Registers {
 fn found(records: &[Record], port: &str) -> Vec<(Planted, Change, u64)> {
     let own = records.iter().filter(|one| one.device.as_ref().and_then(|device| device.bdf) == port.parse().ok());
     let changes = own.filter_map(|one| Some((one.change.clone()?, one.interval?.end_ns)));
-    let of = [Subject::Link, Subject::Aspm, Subject::Slot, Subject::Containment];
+    let of = [Subject::Link, Subject::Aspm, Subject::Slot, Subject::Containment, Subject::Errors];
     let changes = changes.filter(|(change, _)| !change.is_start() && of.contains(&change.of));
-    changes.map(|(change, at)| ((change.of, change.to.clone(), change.cause.unwrap()), change, at)).collect()
+    changes
+        .map(|(change, at)| ((change.of, change.to.clone(), change.cause.unwrap_or(Cause::Unknown)), change, at))
+        .collect()
 }
 
 fn machine(kernel: Kernel) -> (Guest, Endpoint, Vec<String>) {
@@ -202,7 +212,7 @@ pub fn every_planted_change_is_found_on_each_kernel() {
 fn every_change_is_found(kernel: Kernel, rounds: usize, seed: u64) {
     let (vm, board, ports) = machine(kernel);
     let mut planted = BTreeMap::new();
-    let records = watch(&vm, &format!("-I {INTERVAL}"), || planted = plant(&board, &ports, rounds, seed));
+    let records = watch(&vm, &format!("-I {INTERVAL}"), || planted = plant(&vm, &board, &ports, rounds, seed));
     let (mut right, mut wrong, mut named) = (0, Vec::new(), 0);
     for port in &ports {
         let seen: Vec<Planted> = found(&records, port).into_iter().map(|(planted, ..)| planted).collect();
@@ -387,4 +397,41 @@ fn a_recorder_without_rights_finds_causes_by_its_helper(vm: &Guest, board: &Endp
     vm.must(&format!("rm /run/pciescope-watch.sock; {unprivileged} {port} --duration 1s -j >/tmp/watch.jsonl"));
     let records = records::parse(&vm.read("/tmp/watch.jsonl"));
     assert!(unseen(&records) && records.iter().any(|one| one.metrics.contains_key("changes")), "{records:#?}");
+}
+
+/// Twenty minutes in which nothing happens, with ports that sleep too: no change, no device woken, and what it costs. For
+/// `make prove-links`.
+pub fn twenty_minutes_of_nothing_wake_nothing_and_cost_little() {
+    let board = Endpoint::serve(CounterBoard::seed_machine(Traffic::new()), "board");
+    let vm = Guest::boot(
+        Vm::builder()
+            .kernel(Kernel::V6_12)
+            .seed_machine()
+            .served("board", &board.served, Attachment::RootBus)
+            .device("edu0", GuestDevice::Edu, Attachment::Port(CARDS[0].parse().unwrap()))
+            .cmdline("pcie_port_pm=force")
+            .module("pciescope_lab")
+            .program(program()),
+    );
+    let (port, device) = (CARDS[0], vm.address("edu0"));
+    for bdf in [device.as_str(), port] {
+        vm.must(&format!("echo auto >/sys/bus/pci/devices/{bdf}/power/control"));
+    }
+    vm.wait_until("the port sleeps", &format!("grep -q suspended /sys/bus/pci/devices/{port}/power/runtime_status"));
+    let active = || vm.must(&format!("cat /sys/bus/pci/devices/{{{port},{device}}}/power/runtime_active_time"));
+    let was_active = active();
+    let mut cost = String::new();
+    let records = watch(&vm, "-I 1s", || {
+        std::thread::sleep(Duration::from_secs(1200));
+        cost = vm.must("pid=$(pidof pciescope); awk '{print $14 + $15}' /proc/$pid/stat; awk '/VmHWM/ {print $2}' /proc/$pid/status");
+    });
+    assert_eq!(active(), was_active, "a watch woke {device} or {port}");
+    let changes: Vec<&Record> =
+        records.iter().filter(|one| one.change.as_ref().is_some_and(|change| !change.is_start())).collect();
+    assert!(changes.is_empty(), "{changes:#?}");
+    let cost: Vec<f64> = cost.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let percent = cost[0] / 100.0 / 1200.0 * 100.0;
+    say!("{percent:.2} % of a CPU of a guest without KVM, {:.1} MB at most", cost[1] / 1024.0);
+    assert!(percent < 1.0 && cost[1] < 64.0 * 1024.0, "{percent} %, {} KiB", cost[1]);
+    vm.check_log();
 }

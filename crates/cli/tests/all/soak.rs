@@ -1,10 +1,12 @@
 //! `pciescope soak` as a user has it: the bound, when it ends, its exit codes, its records, and what it refuses.
 
 use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use pciescope_core::soak::{Detector, SoakEnd};
 
-use crate::common::{folder, pciescope, run};
+use crate::common::{PROGRAM, folder, pciescope, run};
 
 #[test]
 fn the_bound_stands_first_and_ends_the_soak() {
@@ -71,4 +73,29 @@ fn what_cannot_be_soaked_is_refused() {
         let ended = run(line).expect_code(2);
         assert!(ended.stderr.contains(why) && ended.stderr.contains("hint: "), "{line}: {}", ended.stderr);
     }
+}
+
+#[test]
+fn a_run_that_is_killed_at_any_moment_leaves_whole_lines() {
+    let at = folder("soak-killed");
+    let file = at.join("soak.jsonl");
+    let mut lines = 0;
+    for round in 0..200u64 {
+        let mut child = Command::new(PROGRAM)
+            .args(["soak", "00:02.0", "--backend", "fake", "-I", "10s", "-j", "--overwrite", "-o"])
+            .arg(&file)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // From before the first line on.
+        std::thread::sleep(Duration::from_micros(20_000 + round * 7_919 % 60_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        // What stands behind the last end of a line was being written.
+        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        let records = whole.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect(line));
+        lines += records.count();
+    }
+    assert!(lines > 200, "{lines} lines");
 }
