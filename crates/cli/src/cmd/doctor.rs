@@ -19,7 +19,7 @@ use pciescope_hw::{Root, environment};
 
 use super::output::{Detail, FileArgs, Form, Output};
 use super::stat::machine;
-use super::{Ctx, Refusal};
+use super::{Ctx, Refusal, recorded};
 use crate::values;
 use silence::Silences;
 
@@ -133,6 +133,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let mut machine = Machine::new(&ctx.root, &environment, functions);
     machine.earlier = earlier.as_ref().map(|(readings, time)| (readings, *time));
     machine.counted = counted;
+    machine.watched = recorded::read(&ctx.root);
     let examined = doctor::examine(&machine, &subjects, &checks);
     let mut findings: Vec<Finding> = examined.iter().flat_map(Examined::findings).collect();
     for finding in &mut findings {

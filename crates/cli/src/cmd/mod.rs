@@ -19,6 +19,7 @@ pub mod man;
 pub mod output;
 pub mod overview;
 pub mod readout;
+pub mod recorded;
 pub mod reg;
 pub mod registers;
 pub mod report;

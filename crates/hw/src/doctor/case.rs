@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pciescope_core::{Bdf, Environment, Evidence, Finding, Function, Severity};
 
-use super::{Counted, Readings};
+use super::{Counted, Readings, Watched};
 use crate::config::Config;
 use crate::express::{self, Express};
 use crate::{Root, pci};
@@ -31,6 +31,8 @@ pub struct Machine<'a> {
     pub earlier: Option<(&'a Readings, Duration)>,
     /// What hardware and the kernel counted at the ports that both count; `None` without `--watch`.
     pub counted: Option<Vec<Counted>>,
+    /// What a recorder saw of links; empty where there is none.
+    pub watched: BTreeMap<Bdf, Watched>,
     functions: BTreeMap<Bdf, Known>,
 }
 
@@ -62,6 +64,7 @@ impl<'a> Machine<'a> {
             environment,
             earlier: None,
             counted: None,
+            watched: BTreeMap::new(),
             functions: functions.into_iter().filter_map(known).collect(),
         }
     }

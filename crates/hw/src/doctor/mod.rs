@@ -11,6 +11,7 @@ mod case;
 mod clock;
 mod cpu;
 mod errors;
+mod history;
 mod identity;
 mod interrupts;
 mod iommu;
@@ -28,6 +29,7 @@ use pciescope_core::{Bdf, Checked, Ended, Finding, warning};
 
 pub use accounting::Counted;
 pub use case::{Case, Found, Machine, Unseen, Verdict};
+pub use history::{RECORDED, Watched};
 pub use readings::Readings;
 
 /// What a check examines, and the function that does it.
@@ -103,6 +105,11 @@ pub const CHECKS: &[Check] = &[
     .warns_as(&warning::LINK_LIMITED),
     function("link-target", link::target, "Link Control 2: a port that is told to stay below its speed"),
     function("link-retrained", link::retrained, "Link Status: a link that retrained while --watch waited"),
+    function(
+        "link-unsteady",
+        history::unsteady,
+        "records of the recorder (watch): a link that lost bandwidth or flapped",
+    ),
     function("aspm", aspm::enabled, "Link Control, link/l0s_aspm, link/l1_aspm: a link that may sleep")
         .warns_of_path_as(&warning::ASPM),
     function("node-unknown", place::unknown, "numa_node on a machine with several nodes")
