@@ -32,7 +32,7 @@ def run(*typed: str) -> subprocess.CompletedProcess[str]:
 def test_help_names_every_verb_and_ends_with_0() -> None:
     told = run("--help")
     assert told.returncode == 0
-    verbs = ["run", "ingest", "outliers", "trend", "matrix", "health", "slurm-drain"]
+    verbs = ["run", "ingest", "outliers", "trend", "links", "matrix", "health", "slurm-drain"]
     # In the order in which they are needed.
     assert re.findall(r"^    ([a-z-]+)(?:  |$)", told.stdout, re.MULTILINE) == verbs
     assert "Exit codes:" in told.stdout

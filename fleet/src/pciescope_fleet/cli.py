@@ -26,7 +26,7 @@ one night, from measuring to the answer:
 `pciescope-fleet VERB --help` tells of one verb, docs/fleet.md of all.
 Exit codes: 0 nothing is wrong; 1 something was found; 2 it could not be done."""
 
-ORDER = ("run", "ingest", "outliers", "trend", "matrix", "health", "slurm_drain")
+ORDER = ("run", "ingest", "outliers", "trend", "links", "matrix", "health", "slurm_drain")
 """The verbs in the help: as they are needed one after the other."""
 
 
