@@ -807,6 +807,22 @@ mod tests {
     }
 
     #[test]
+    fn a_hot_plug_that_the_kernel_tells_of_is_one_where_the_slot_changed() {
+        let (port, card) = ends(0x01_08_02);
+        let narrow = |port: &End| End { link: Some(status(4, 1)), ..port.clone() };
+        let event = What::Link { reason: 4, status: (status(4, 1) >> 16) as u16 };
+        let cause = |before: &End, after: &End| {
+            let mut tracker = Tracker::default();
+            tracker.next(sample(0, before, Some(&card)));
+            by_events(&tracker.next(told(sample(1, after, Some(&card)), &[(500, event)])))[0].2
+        };
+        // An emulated port shows a link without a card.
+        assert_eq!(cause(&End { slot: Some(0), ..port.clone() }, &narrow(&port)), Cause::HotPlug);
+        assert_eq!(cause(&port, &narrow(&port)), Cause::Unknown);
+        assert_eq!(cause(&port, &End { link_2: Some(1), ..narrow(&port) }), Cause::Unknown);
+    }
+
+    #[test]
     fn a_port_that_is_told_of_is_not_blind_but_for_what_found_no_room() {
         let (port, card) = ends(0x01_08_02);
         let cleared = Fixed { is_cleared: true, ..Fixed::clone(&port.fixed) };
