@@ -152,16 +152,15 @@ impl Running {
     /// Looks whether the command has ended, and ends it after its time.
     fn look(&mut self, most: Duration, warn: &dyn Fn(Warning)) {
         let (Some(group), Some(started)) = (&mut self.group, self.started) else { return };
-        let (has_ended, why) = match group.status() {
-            Ok(Some(status)) => (true, (!status.success()).then(|| format!("failed: {status}"))),
-            Ok(None) if started.elapsed() < most => (false, None),
-            Ok(None) => (true, Some(format!("was killed after {:.1} s", started.elapsed().as_secs_f64()))),
-            Err(why) => (true, Some(format!("cannot be waited for: {why}"))),
+        let why = match group.status() {
+            Ok(None) if started.elapsed() < most => return,
+            Ok(None) => format!("was killed after {:.1} s", started.elapsed().as_secs_f64()),
+            Ok(Some(status)) if status.success() => String::new(),
+            Ok(Some(status)) => format!("failed: {status}"),
+            Err(why) => format!("cannot be waited for: {why}"),
         };
-        if has_ended {
-            self.group = None;
-        }
-        if let Some(why) = why {
+        self.group = None;
+        if !why.is_empty() {
             self.tell(&why, warn);
         }
     }
@@ -171,13 +170,11 @@ impl Running {
     }
 
     fn tell_left_out(&mut self, warn: &dyn Fn(Warning)) {
-        let events = match std::mem::take(&mut self.left_out) {
-            0 => return,
-            1 => "1 event".to_owned(),
-            many => format!("{many} events"),
-        };
-        let text = format!("--on {}: {events} ran no command of their own", self.rule.event);
-        warn(warning::COMMANDS_LEFT_OUT.warn(text));
+        let count = std::mem::take(&mut self.left_out);
+        if count > 0 {
+            let text = format!("--on {}: events without a command of their own: {count}", self.rule.event);
+            warn(warning::COMMANDS_LEFT_OUT.warn(text));
+        }
     }
 }
 

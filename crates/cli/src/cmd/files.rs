@@ -159,19 +159,6 @@ pub fn create(path: &Path, overwrite: bool) -> anyhow::Result<Opened> {
     Ok(opened)
 }
 
-/// Opens a file behind what it holds, or a new one: a file of records that was moved away is begun again.
-///
-/// # Errors
-/// When it cannot be created.
-pub fn append(path: &Path) -> io::Result<File> {
-    let mut file = Real::of(path)?.open(OFlags::CREATE)?;
-    // Where this run has the file open already, its lock stays with that.
-    let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-    // A pipe has no position.
-    let _ = io::Seek::seek(&mut file, io::SeekFrom::End(0));
-    Ok(file)
-}
-
 /// Writes a whole file, which replaces the file at `path` when it is complete.
 ///
 /// # Errors

@@ -368,14 +368,17 @@ impl Sink for Output {
         self.raw.as_mut().map_or(Ok(()), |raw| raw.put(samples))
     }
 
-    /// Where the new file cannot be opened, records go on into the one that was moved, and nothing is lost.
+    /// Where there is no room for a new file, as the old one was not moved, records go on into that, and nothing is lost.
     fn renew(&mut self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         // Of a file that replaces another one: it gets its name now.
         self.files.finish()?;
-        match files::append(path) {
-            Ok(file) => self.file = Some(Kept::File(jsonl::Writer::new(file))),
-            Err(err) => super::say(&format!("pciescope: cannot open {} anew: {err}\n", path.display())),
+        match files::create(path, false) {
+            Ok(Opened { file, place }) => {
+                self.file = Some(Kept::File(jsonl::Writer::new(file)));
+                self.files.places = vec![place];
+            }
+            Err(err) => super::say(&format!("pciescope: records go on into the file that is open: {err:#}\n")),
         }
         Ok(())
     }

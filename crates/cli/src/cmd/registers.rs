@@ -24,8 +24,8 @@ const SOCKET: &str = "/run/pciescope-watch.sock";
 const LOG: &str = "log";
 /// An address, and the end of the line.
 const LONGEST: u64 = 32;
-/// The longest wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest wait for an answer; the first one waits until systemd has started the helper.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The standard input, which systemd connects with the recorder.
 ///

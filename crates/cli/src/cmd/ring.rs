@@ -69,7 +69,7 @@ impl RecordRing {
             |_| Ok(()),
         )?;
         let reboot = if boot.as_deref() == boot_id { "" } else { ", and the machine was started again" };
-        let evidence = format!("since the last run, which ended at {time}{reboot}");
+        let evidence = format!("since the last run (last record {time}){reboot}");
         let former = |record: Record| Former {
             state: record.change.map(|change| change.to).unwrap_or_default(),
             below: record.instance.and_then(|instance| instance.below.into_iter().next()).map(|below| below.name),
@@ -211,7 +211,7 @@ mod tests {
             let former = ring.former(Some(boot_id)).unwrap();
             (former[&bdf(1)].state.clone(), former[&bdf(2)].state.clone(), former[&bdf(1)].evidence.clone())
         };
-        let ended = "since the last run, which ended at 2026-01-02T03:04:05Z";
+        let ended = "since the last run (last record 2026-01-02T03:04:05Z)";
         // Of the first link's change only the heads still tell.
         assert_eq!(state("a"), ("16 GT/s x4".to_owned(), "5 GT/s x4".to_owned(), ended.to_owned()));
         assert_eq!(state("b").2, format!("{ended}, and the machine was started again"));

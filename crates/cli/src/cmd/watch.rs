@@ -108,12 +108,13 @@ fn ring_size(text: &str) -> Result<Size, String> {
 fn rule(text: &str) -> Result<Rule, String> {
     let events = watch::events();
     match text.split_once('=') {
-        Some((event, command)) if events.contains(&event) && !command.trim().is_empty() => {
+        Some((event, _)) if !events.contains(&event) => {
+            Err(format!("there is no event '{event}'; events: {}", events.join(", ")))
+        }
+        Some((event, command)) if !command.is_empty() => {
             Ok(Rule { event: event.to_owned(), command: command.to_owned() })
         }
-        Some((event, _)) if events.contains(&event) => Err("write a command behind the =".to_owned()),
-        Some((event, _)) => Err(format!("there is no event '{event}'; events: {}", events.join(", "))),
-        None => Err("write an event and a command, such as 'lost=logger a link lost bandwidth'".to_owned()),
+        _ => Err("write an event and a command, such as 'lost=logger a link lost bandwidth'".to_owned()),
     }
 }
 

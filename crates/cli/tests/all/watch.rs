@@ -121,7 +121,7 @@ fn commands_run_at_their_events_and_their_failures_are_records() {
         let mut all = records.iter().flat_map(|one| &one.warnings);
         all.any(|one| one.text == text && one.code.starts_with("command"))
     };
-    assert!(warned(failed) && warned("--on lost: 2 events ran no command of their own"), "{records:?}");
+    assert!(warned(failed) && warned("--on lost: events without a command of their own: 2"), "{records:?}");
     let help = run("watch --help").stdout.replace('\n', " ");
     let refused = run("watch --on lots=true").expect_code(2).stderr;
     let events = refused.split("events: ").nth(1).unwrap().lines().next().unwrap();
@@ -143,7 +143,7 @@ fn a_rotation_loses_no_record_and_doubles_none() {
         fs::rename(&file, at.join(format!("links.{number}"))).unwrap();
         signal(&child, "-HUP");
         wait_until("the file is there again", || file.exists());
-        // The file is where it was: records are put behind the others.
+        // The file is where it was, and goes on.
         signal(&child, "-HUP");
     }
     let ended = Ended::of(child.wait_with_output().unwrap()).expect_code(1);
@@ -208,8 +208,8 @@ fn a_link_that_is_slower_than_before_the_recorder_was_killed_is_an_event() {
     let text = again().expect_code(1).stdout;
     let line = text.lines().next().unwrap();
     for words in [
-        "link 16 GT/s x4 -> 8 GT/s x4: unknown (both ends can 16 GT/s x4, since the last run, which ended at 20",
-        "Z, and the machine was started again); 3.94 GB/s less than at best",
+        "link 16 GT/s x4 -> 8 GT/s x4: unknown (both ends can 16 GT/s x4, since the last run (last record 20",
+        "Z), and the machine was started again); 3.94 GB/s less than at best",
     ] {
         assert!(line.contains(words), "{line}");
     }
