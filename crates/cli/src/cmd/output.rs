@@ -207,7 +207,7 @@ enum Shown {
 }
 
 /// The most changes of links that the answer at the end is made of; the file has all.
-const MOST_CHANGES: usize = 20_000;
+const MOST_CHANGES: usize = 10_000;
 
 /// The most records of intervals that are kept for their warnings and errors.
 const NOTICES: usize = 1000;
