@@ -76,10 +76,10 @@ endif
 		PCIESCOPE_LAB_ARCHIVE=$$(ls $(abspath $(TARGET))/dist/*-aarch64.tar.xz 2>/dev/null) \
 		$(CARGO) test $(TESTED) --test vm -- $(ONLY)
 
-prove-links: tested		## a thousand planted changes of links on each of three kernels (docs/watch.md); ten minutes
+prove-links: tested		## a thousand planted changes of links on each of three kernels (docs/watch.md); half an hour
 	tools/setup lab
 	lab/build-modules
-	PROVE=1 $(CARGO) test $(TESTED) --test vm -- watch::
+	PROVE=1 PCIESCOPE_LAB_PATIENCE=5 $(CARGO) test $(TESTED) --test vm -- watch::
 
 test-5.10: tested		## the core suites on Debian 11's kernel, which is added to the lab's root folder and so to vm-test
 	tools/setup lab
