@@ -43,6 +43,10 @@ impl Wait {
     /// # Errors
     /// As [`Waiter::until`].
     pub fn woken(&mut self, deadline_ns: Option<u64>) -> io::Result<Woken> {
+        // One that ends the program ends every wait, the next one too.
+        if self.stop.is_set() {
+            return Ok(Woken::Signal);
+        }
         let woken = self.waiter.until(deadline_ns)?;
         // What told of it is taken, so that the next wait is one. Nothing is there where the call was interrupted.
         let _ = self.signals.read(&mut [0; 64]);
