@@ -320,7 +320,7 @@ pub fn plugged_cards_are_told_of_by_the_newest_kernel() {
     let vm = Guest::boot(
         Vm::builder()
             .kernel(Kernel::Newest)
-            .root_ports(ports.clone())
+            .root_ports(ports)
             // Not by ACPI, of which the kernel tells nothing.
             .cmdline("pcie_ports=native")
             .qemu_args(["-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"])
