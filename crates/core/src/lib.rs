@@ -54,7 +54,7 @@ pub use record::{BarOffset, Below, Failure, Instance, Interval, Method, Metric, 
 pub use recording::Recording;
 pub use sink::Sink;
 pub use soak::Soak;
-pub use topology::{Bar, Cpu, Device, DeviceErrors, Function, Link, LinkState, Location, PathLink};
+pub use topology::{Bar, Cpu, Device, DeviceErrors, Function, Link, LinkState, Location, PathLink, WatchedLink};
 
 /// What there is of the two; where there are both, what `join` makes of them.
 pub fn joined<T>(one: Option<T>, other: Option<T>, join: impl FnOnce(T, T) -> T) -> Option<T> {

@@ -246,6 +246,22 @@ pub struct Device {
     pub is_downtrained: Option<bool>,
     /// Errors by severity (AER); `None` where the kernel keeps no account.
     pub errors: Option<DeviceErrors>,
+    /// What a recorder has kept of its link; `None` where there is none.
+    pub watched: Option<WatchedLink>,
+}
+
+/// What the recorder, `watch` as a service, has kept of a link in the last 7 days.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct WatchedLink {
+    /// Changes that nobody asked for: without those for hot-plug, power saving and software.
+    pub unasked: u64,
+    /// What it could have carried more in its best state, in bytes; power saving left out.
+    pub lost_bytes: f64,
+    /// When it last changed, in seconds since 1970; `None` if it did not.
+    pub changed_s: Option<u64>,
+    /// The worst change in words: when, what, and why; empty without one.
+    pub worst: String,
 }
 
 fn root_port<S: Serializer>(path: &[Bdf], serializer: S) -> Result<S::Ok, S::Error> {

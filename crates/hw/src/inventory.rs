@@ -49,6 +49,7 @@ fn one(root: &Root, bdf: Bdf, before: Option<&Device>) -> Option<Device> {
         link,
         is_downtrained: None,
         errors: errors(root, bdf),
+        watched: None,
     })
 }
 

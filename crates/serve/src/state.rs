@@ -385,6 +385,7 @@ mod tests {
             link: Link::default(),
             is_downtrained: None,
             errors: None,
+            watched: None,
         };
         let first = state.json().unwrap();
         assert!(first.starts_with(b"{\"schema\":1"));

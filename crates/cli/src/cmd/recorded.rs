@@ -1,4 +1,4 @@
-//! What the recorder has kept of links: the files of its ring, for `doctor`.
+//! What the recorder has kept of links: the files of its ring, for `doctor` and `serve`.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use pciescope_core::change::{Cause, Subject};
 use pciescope_core::text::rate;
-use pciescope_core::{Bdf, Record};
+use pciescope_core::{Bdf, Record, WatchedLink};
 use pciescope_hw::Root;
-use pciescope_hw::doctor::{RECORDED, Watched};
+use pciescope_hw::doctor::RECORDED;
 use pciescope_report::jsonl;
 use rustix::fs::{FlockOperation, flock};
 
@@ -20,7 +20,7 @@ const WEEK: Duration = Duration::from_secs(7 * 86_400);
 /// A link while its records are read.
 #[derive(Default)]
 struct Track {
-    sum: Watched,
+    sum: WatchedLink,
     run: String,
     /// When it last changed, and when in its run, in nanoseconds: a file begins with states of the one before.
     at: Option<(SystemTime, u64)>,
@@ -53,6 +53,9 @@ impl Track {
         if at < begin || change.is_start() && self.lost_bytes_per_s == 0.0 {
             return;
         }
+        if !change.is_start() {
+            self.sum.changed_s = at.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs());
+        }
         self.sum.unasked += if is_unasked { change.times } else { 0 };
         if (is_unasked || self.lost_bytes_per_s > 0.0)
             && (self.sum.worst.is_empty() || self.lost_bytes_per_s > self.worst)
@@ -68,7 +71,7 @@ impl Track {
 }
 
 /// What it has kept of the last 7 days, by link; of a recorded tree until its last record.
-pub fn read(root: &Root) -> BTreeMap<Bdf, Watched> {
+pub fn read(root: &Root) -> BTreeMap<Bdf, WatchedLink> {
     let folder = root.path(RECORDED);
     let listed = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut paths: Vec<PathBuf> = listed.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).collect();

@@ -2,6 +2,7 @@
 
 mod feeder;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ use pciescope_serve::config::Config;
 use pciescope_serve::{Options, Server, Setup, State, replay};
 
 use self::feeder::Feeder;
-use super::{Ctx, ENDING, Refusal, say, wake_on};
+use super::{Ctx, ENDING, Refusal, recorded, say, wake_on};
 use crate::cmd::stat::{machine, place, places, source};
 use crate::values::{self, Time};
 
@@ -28,6 +29,8 @@ const PORT: u16 = 9713;
 const SHORTEST_NS: u64 = 100_000_000;
 /// The time between two readings of links, drivers and error counts, and between two searches for new PMUs, in nanoseconds.
 const REFRESH_NS: u64 = 10_000_000_000;
+/// And what the recorder has kept, which may be 64 MB.
+const RECORDED_NS: u64 = 300_000_000_000;
 
 /// The arguments of `pciescope serve`.
 #[derive(Debug, clap::Args)]
@@ -152,9 +155,18 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         None => feeder.count(&wanted),
     })?);
     let mut devices = Vec::new();
+    let (mut watched, mut recorded_ns) = (BTreeMap::new(), None);
     while !ctx.stop.is_set() {
         if has_inventory {
             devices = inventory::read(&ctx.root, &devices);
+            if recorded_ns.is_none_or(|at| now_ns() >= at + RECORDED_NS) {
+                (watched, recorded_ns) = (recorded::read(&ctx.root), Some(now_ns()));
+            }
+            for device in &mut devices {
+                // The link of a function is its port's.
+                let link = device.path.last().unwrap_or(&device.bdf);
+                device.watched = watched.get(link).cloned();
+            }
             state.set_devices(devices.clone());
         }
         // Stopping and continuing the program wakes it too.

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use pciescope_support::tree::Tree;
+
 use crate::common::{PROGRAM, folder, run};
 use pciescope_core::record::SCHEMA;
 use pciescope_core::{Function, Instance, Interval, Metric, Record};
@@ -47,12 +49,15 @@ impl Drop for Ending {
     }
 }
 
-/// Starts the server on a free port, and gives that.
+/// Starts the server on a free port with a file, and gives that.
 fn serve(file: &Path, more: &[&str]) -> (Ending, u16) {
+    begin(&[&["serve", "--replay", file.to_str().unwrap()], more].concat())
+}
+
+fn begin(args: &[&str]) -> (Ending, u16) {
     let mut child = Command::new(PROGRAM)
-        .args(["serve", "--listen", "127.0.0.1:0", "--replay"])
-        .arg(file)
-        .args(more)
+        .args(args)
+        .args(["--listen", "127.0.0.1:0"])
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -219,4 +224,21 @@ fn what_cannot_be_served_is_refused_with_a_hint() {
     }
     let missing = run("serve --listen 127.0.0.1:0 --replay /no/such/file").expect_code(2);
     assert!(missing.stderr.contains("/no/such/file"), "{}", missing.stderr);
+}
+
+#[test]
+fn what_the_recorder_has_kept_is_served() {
+    let tree = Tree::case("link-unsteady.fires").unpack();
+    let (_server, port) = begin(&["--root", tree.path().to_str().unwrap(), "serve"]);
+    let metrics = wait_for("devices", || get(port, "/metrics").filter(|text| text.contains("link_week_changes")));
+    // Of the port and of the device below it.
+    let of = |name: &str| {
+        let lines = metrics.lines().filter(|line| line.starts_with(&format!("pciescope_device_link_{name}{{")));
+        lines.map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap()).collect::<Vec<f64>>()
+    };
+    // Half of its speed for a minute, one lane for ten seconds; at 00:02:20 of 2026 it was as before.
+    let lost = 60.0 * 7_876_923_077.0 + 10.0 * 13_784_615_384.6;
+    assert_eq!(of("week_changes"), [2.0; 2]);
+    assert!(of("week_lost_bytes").iter().all(|bytes| (bytes / lost - 1.0).abs() < 1e-9), "{metrics}");
+    assert_eq!(of("last_change_timestamp_seconds"), [1_767_225_740.0; 2]);
 }

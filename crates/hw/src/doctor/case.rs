@@ -5,9 +5,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pciescope_core::{Bdf, Environment, Evidence, Finding, Function, Severity};
+use pciescope_core::{Bdf, Environment, Evidence, Finding, Function, Severity, WatchedLink};
 
-use super::{Counted, Readings, Watched};
+use super::{Counted, Readings};
 use crate::config::Config;
 use crate::express::{self, Express};
 use crate::{Root, pci};
@@ -32,7 +32,7 @@ pub struct Machine<'a> {
     /// What hardware and the kernel counted at the ports that both count; `None` without `--watch`.
     pub counted: Option<Vec<Counted>>,
     /// What a recorder saw of links; empty where there is none.
-    pub watched: BTreeMap<Bdf, Watched>,
+    pub watched: BTreeMap<Bdf, WatchedLink>,
     functions: BTreeMap<Bdf, Known>,
 }
 

@@ -7,17 +7,6 @@ use super::case::{Case, Found, Verdict, fine, found, not_applicable, seen};
 /// Where the recorder, `watch` as a service, keeps its records.
 pub const RECORDED: &str = "/var/lib/pciescope/watch";
 
-/// What the recorder saw of a link in the last 7 days.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Watched {
-    /// Changes that nobody asked for: without those for hot-plug, power saving and software.
-    pub unasked: u64,
-    /// What it could have carried more in its best state, in bytes; power saving left out.
-    pub lost_bytes: f64,
-    /// The worst change in words: when, what, and why.
-    pub worst: String,
-}
-
 pub fn unsteady(case: &Case) -> Verdict {
     let Some(one) = case.machine.watched.get(&case.bdf) else {
         return not_applicable(format!("no recorder has kept changes of its link in {RECORDED}"));

@@ -29,7 +29,7 @@ use pciescope_core::{Bdf, Checked, Ended, Finding, warning};
 
 pub use accounting::Counted;
 pub use case::{Case, Found, Machine, Unseen, Verdict};
-pub use history::{RECORDED, Watched};
+pub use history::RECORDED;
 pub use readings::Readings;
 
 /// What a check examines, and the function that does it.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pciescope_core::{Bdf, Device, DeviceErrors, Link};
+use pciescope_core::{Bdf, Device, DeviceErrors, Link, WatchedLink};
 
 use super::{Writer, label, more};
 use crate::series::{Family, Type};
@@ -58,6 +58,19 @@ pub(super) fn write(writer: &mut Writer, inner: &Inner) {
         &Family::new("pciescope_device_link_downtrained", Type::Gauge, "", help),
         devices.iter().filter_map(|device| Some((of(device), f64::from(u8::from(device.is_downtrained?))))),
     );
+    let watched = |value: fn(&WatchedLink) -> Option<f64>| {
+        let all = devices.iter().filter_map(move |device| Some((device, value(device.watched.as_ref()?)?)));
+        all.map(|(device, value)| (of(device), value)).collect::<Vec<_>>()
+    };
+    let help = "Changes of the link that nobody asked for, in the last 7 days, as the recorder has kept them.";
+    let changes = Family::new("pciescope_device_link_week_changes", Type::Gauge, "", help);
+    writer.all(&changes, watched(|link| Some(link.unasked as f64)));
+    let help = "What the link could have carried more in its best state, in the last 7 days; power saving left out.";
+    let lost = Family::new("pciescope_device_link_week_lost_bytes", Type::Gauge, "bytes", help);
+    writer.all(&lost, watched(|link| Some(link.lost_bytes)));
+    let help = "When the link last changed, in seconds since 1970.";
+    let changed = Family::new("pciescope_device_link_last_change_timestamp_seconds", Type::Gauge, "seconds", help);
+    writer.all(&changed, watched(|link| link.changed_s.map(|at| at as f64)));
     let reporting = || devices.iter().filter_map(|device| Some((device, device.errors.as_ref()?)));
     let severities = |errors: &DeviceErrors| {
         [("correctable", &errors.correctable), ("nonfatal", &errors.nonfatal), ("fatal", &errors.fatal)]

@@ -256,6 +256,9 @@ fn links_and_errors_need_no_counter() {
             "pciescope_device_aer_error_kinds_total{device=\"0000:02:00.0\",severity=\"correctable\",error=\"BadTLP\"}",
             7.0,
         ),
+        ("pciescope_device_link_week_changes{device=\"0000:02:00.0\"}", 3.0),
+        ("pciescope_device_link_week_lost_bytes{device=\"0000:02:00.0\"}", 5e9),
+        ("pciescope_device_link_last_change_timestamp_seconds{device=\"0000:02:00.0\"}", 1.7e9),
         ("pciescope_reading_success", 0.0),
     ] {
         assert_eq!(value(&state, name), expected, "{name}");

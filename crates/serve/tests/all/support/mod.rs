@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use pciescope_core::plan::{Plan, StatPlan};
 use pciescope_core::record::SCHEMA;
-use pciescope_core::{Below, Device, DeviceErrors, Function, Instance, Interval, Link, Metric, Record, Warning};
+use pciescope_core::{
+    Below, Device, DeviceErrors, Function, Instance, Interval, Link, Metric, Record, Warning, WatchedLink,
+};
 use pciescope_serve::config::Config;
 use pciescope_serve::{Options, Server, Setup, State};
 
@@ -171,6 +173,12 @@ pub fn device() -> Device {
         link,
         is_downtrained: Some(true),
         errors: Some(DeviceErrors { correctable: [("BadTLP".to_owned(), 7)].into(), ..DeviceErrors::default() }),
+        watched: Some(WatchedLink {
+            unasked: 3,
+            lost_bytes: 5e9,
+            changed_s: Some(1_700_000_000),
+            worst: "reliability".to_owned(),
+        }),
     }
 }
 
