@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use pciescope_browser_tests::{Browser, SIZES, Stage};
 use pciescope_core::record::{ACCOUNTING, Failure};
-use pciescope_core::{Below, Device, DeviceErrors, Link, traffic};
+use pciescope_core::{Below, Device, DeviceErrors, Link, WatchedLink, traffic};
 use pciescope_serve::feed::{Channel, ChannelReading, Feed, Port, PortReading, Possible, Reading, Status};
 
 /// 2026-11-21 09:00:00 UTC.
@@ -371,6 +371,7 @@ fn a_machine_without_counters_says_so() {
         link,
         is_downtrained: Some(true),
         errors: Some(DeviceErrors { correctable, ..DeviceErrors::default() }),
+        watched: Some(WatchedLink { lost_bytes: 5.25e9, ..WatchedLink::default() }),
     };
     none.devices = vec![disk];
     let stage = Stage::open(none, 0);
@@ -382,7 +383,7 @@ fn a_machine_without_counters_says_so() {
     // What sysfs says about links is still shown.
     assert_eq!(
         browser.text("[...document.querySelectorAll('#devices tbody td')].map(c => c.innerText).join('|')"),
-        "0000:11:00.0|0000:10:00.0|16 GT/s x2 (can 32 GT/s x16)|correctable BadTLP 1,234|nvme|\
+        "0000:11:00.0|0000:10:00.0|16 GT/s x2 (can 32 GT/s x16), 5.25 GB lost in 7 days|correctable BadTLP 1,234|nvme|\
          Non-Volatile memory controller: NVMe SSD"
     );
     for id in ["ports", "traffic", "dram", "zoom", "lost"] {
@@ -555,6 +556,7 @@ fn links_are_drawn_with_speed_width_and_traffic() {
         link: Link { width, ..port(1).link.unwrap() },
         is_downtrained: None,
         errors: None,
+        watched: None,
     };
     let (root, up, down) = ("0000:10:00.0", "0000:11:00.0", "0000:12:00.0");
     tree.devices = vec![
