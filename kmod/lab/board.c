@@ -28,6 +28,24 @@ static const struct kernel_param_ops lab_foreign_ops = {
 module_param_cb(foreign_handled, &lab_foreign_ops, NULL, 0444);
 MODULE_PARM_DESC(foreign_handled, "interrupts that the foreign source raised and this module handled");
 
+#ifdef CONFIG_GENERIC_IRQ_INJECTION
+/* Raises an interrupt as the hardware behind an overlay would. */
+static int lab_interrupt_set(const char *value, const struct kernel_param *kp)
+{
+	unsigned int irq;
+	int ret = kstrtouint(value, 0, &irq);
+
+	return ret ? ret : irq_inject_interrupt(irq);
+}
+
+static const struct kernel_param_ops lab_interrupt_ops = {
+	.set = lab_interrupt_set,
+};
+
+module_param_cb(interrupt, &lab_interrupt_ops, NULL, 0200);
+MODULE_PARM_DESC(interrupt, "write an IRQ number to raise it, as the hardware behind an overlay would");
+#endif
+
 /* The other user of the line: as MPAM errors share it on the Yitian 710. */
 static irqreturn_t lab_foreign_handler(int irq, void *data)
 {

@@ -122,6 +122,7 @@ const TESTS: &[harness::Test] = tests![
     power::sleep_on_the_oldest_kernel,
     watch::planted_changes_are_found_with_their_causes_on_6_12,
     watch::plugged_cards_are_told_of_by_the_newest_kernel,
+    watch::bandwidth_notifications_are_told_by_the_newest_kernel,
     soak::errors_that_the_device_made_are_counted_and_bounded,
     power::sleep_on_the_newest_kernel,
     storm::a_storm_of_calls_leaves_all_modules_as_they_were,

@@ -25,6 +25,8 @@ const CARDS: [&str; 4] = ["0000:10:03.0", "0000:30:01.0", "0000:80:02.0", "0000:
 const LINK: u32 = 0xc3ff_0003;
 const LBMS: u32 = 0x4000_0000;
 const LABS: u32 = 0x8000_0000;
+/// Both enable bits of bandwidth notifications.
+const NOTIFIES: u32 = 0x0c00;
 /// Presence Detect State and Attention Indicator of the slot's (7.5.3.10, 7.5.3.11).
 const CARD: u32 = 0x0040_0000;
 const SLOT: u32 = 0x0040_04c0;
@@ -350,12 +352,7 @@ pub fn plugged_cards_are_told_of_by_the_newest_kernel() {
         let links: Vec<_> = links.map(|((_, to, cause), ..)| (to.as_str(), *cause)).collect();
         assert_eq!(links, [("2.5 GT/s x1", Cause::HotPlug), ("2.5 GT/s x1", Cause::Software)], "{seen:#?}");
     }
-    // Between the two cards as much time as between the commands; a guest without KVM is late by some milliseconds.
-    let took = Duration::from_nanos(seen[1][0].2 - seen[0][0].2);
-    let (least, most) = (plugged[1].0 - plugged[0].1, plugged[1].1 - plugged[0].0);
-    let late = Duration::from_millis(100);
-    say!("{took:?} between the cards, {least:?} to {most:?} between the commands");
-    assert!(took + late > least && took < most + late, "{took:?} is not {least:?} to {most:?}");
+    apart(&plugged, &[seen[0][0].clone(), seen[1][0].clone()]);
     vm.check_log();
 }
 
@@ -397,6 +394,50 @@ fn a_recorder_without_rights_finds_causes_by_its_helper(vm: &Guest, board: &Endp
     vm.must(&format!("rm /run/pciescope-watch.sock; {unprivileged} {port} --duration 1s -j >/tmp/watch.jsonl"));
     let records = records::parse(&vm.read("/tmp/watch.jsonl"));
     assert!(unseen(&records) && records.iter().any(|one| one.metrics.contains_key("changes")), "{records:#?}");
+}
+
+/// A bandwidth notification of the board: LBMS is set, the port raises its interrupt, and the kernel clears the bit and tells of
+/// it. One that leaves the link as it was is not missed either.
+pub fn bandwidth_notifications_are_told_by_the_newest_kernel() {
+    let (vm, board, _) = machine(Kernel::Newest);
+    let port = CARDS[0];
+    // QEMU's ports keep no bit that switches notifications on: the board shows both.
+    let show = |code: u32, bits: u32| {
+        let link = (code | 4 << 4) << 16 | bits | NOTIFIES;
+        board.tell(&format!("port {port} express 0x10 {link} {}", LINK | NOTIFIES));
+    };
+    show(5, 0);
+    let irqs = vm.must(&format!("ls /sys/bus/pci/devices/{port}/msi_irqs"));
+    let mut told = Vec::new();
+    let records = watch(&vm, &format!("{port} -I 1min"), || {
+        for code in [4, 5, 5] {
+            show(code, LBMS);
+            let before = Instant::now();
+            for irq in irqs.split_whitespace() {
+                vm.must(&format!("echo {irq} >/sys/module/pciescope_lab/parameters/interrupt"));
+            }
+            told.push((before, Instant::now()));
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    });
+    let seen = found(&records, port);
+    let states: Vec<&str> = seen.iter().map(|((_, to, _), ..)| to.as_str()).collect();
+    assert_eq!(states, ["16 GT/s x4", "32 GT/s x4", "32 GT/s x4"], "{seen:#?}");
+    for (number, (_, change, _)) in seen.iter().enumerate() {
+        assert_eq!(change.source, Source::Tracepoint, "{change:#?}");
+        assert_eq!(change.evidence[0], "pcie_link_event: bandwidth interrupt", "{change:#?}");
+        assert_eq!((change.is_between(), change.may_have_missed), (number == 2, false), "{change:#?}");
+    }
+    apart(&told, &seen);
+    vm.check_log();
+}
+
+/// Between the first two changes is as much time as between what was done; a guest without KVM is late by some milliseconds.
+fn apart(done: &[(Instant, Instant)], seen: &[(Planted, Change, u64)]) {
+    let took = Duration::from_nanos(seen[1].2 - seen[0].2);
+    let (least, most, late) = (done[1].0 - done[0].1, done[1].1 - done[0].0, Duration::from_millis(100));
+    say!("{took:?} between two changes, {least:?} to {most:?} between what was done");
+    assert!(took + late > least && took < most + late, "{took:?} is not {least:?} to {most:?}");
 }
 
 /// Twenty minutes in which nothing happens: no change, no device woken, and what it costs. For `make prove-links`. QEMU's

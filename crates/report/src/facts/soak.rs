@@ -95,13 +95,13 @@ fn tone(record: &Record, soak: &Soak) -> Tone {
     }
 }
 
-/// A ratio with two digits, rounded up: a bound promises no more than it may.
+/// A ratio with two digits, rounded up: a bound promises no more than it may. The last digits of a double are no part of it.
 fn up(ratio: f64) -> String {
-    digits(ratio, f64::ceil)
+    digits(ratio * (1.0 - 1e-12), f64::ceil)
 }
 
 fn down(value: f64) -> String {
-    digits(value, f64::floor)
+    digits(value * (1.0 + 1e-12), f64::floor)
 }
 
 fn digits(value: f64, round: fn(f64) -> f64) -> String {
@@ -109,8 +109,7 @@ fn digits(value: f64, round: fn(f64) -> f64) -> String {
         return "0".to_owned();
     }
     let step = 10f64.powi(value.log10().floor() as i32 - 1);
-    // Beyond the digits of a double there is nothing to round.
-    format!("{:.1e}", round(value / step - f64::EPSILON * 64.0) * step)
+    format!("{:.1e}", round(value / step) * step)
 }
 
 fn tiles(record: &Record, soak: &Soak) -> Vec<Fact> {
