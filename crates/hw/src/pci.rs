@@ -159,7 +159,10 @@ pub fn driver(root: &Root, bdf: Bdf) -> Option<String> {
 }
 
 /// One of the function's files of IDs: `vendor`, `device`, `class` and the like, hexadecimal.
-pub(crate) fn id(root: &Root, bdf: Bdf, file: &str) -> Result<u32, Error> {
+///
+/// # Errors
+/// A file that cannot be read, or has no such number.
+pub fn id(root: &Root, bdf: Bdf, file: &str) -> Result<u32, Error> {
     let at = folder(bdf).join(file);
     let text = root.read(&at)?;
     u32::from_str_radix(text.trim_start_matches("0x"), 16).map_err(|_| Error::Parse {

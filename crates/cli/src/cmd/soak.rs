@@ -8,7 +8,7 @@ use pciescope_bench::soak::{self, SoakTask};
 use pciescope_bench::watch::WatchTask;
 use pciescope_core::soak::{Detector, LinkEnd, SoakEnd};
 use pciescope_core::text::span;
-use pciescope_core::{Bdf, Function, WatchPlan};
+use pciescope_core::{Bdf, WatchPlan};
 use pciescope_hw::probe::open::Backend;
 use pciescope_hw::watch::{Links, LiveLinks, Script, proof};
 use pciescope_hw::{environment, pci};
@@ -93,8 +93,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
     let (link, below) = link(ctx, bdf);
     let is_fake = matches!(args.backend, Backend::Fake(_));
-    let addresses: Vec<Bdf> =
-        [link].into_iter().chain(below.iter().filter_map(|function| function.bdf).take(1)).collect();
+    let addresses: Vec<Bdf> = [link].into_iter().chain(below.iter().copied().take(1)).collect();
     let blind_by = |bdf| if is_fake { None } else { proof::blind(&ctx.root, bdf) };
     let ends: Vec<LinkEnd> = addresses.iter().map(|bdf| LinkEnd { bdf: *bdf, blind_by: blind_by(*bdf) }).collect();
     let seen: Vec<Bdf> = ends.iter().filter(|end| end.blind_by.is_none()).map(|end| end.bdf).collect();
@@ -168,21 +167,29 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }))
 }
 
-/// The function that has the link, which is the port where it is seen, and all functions below it, the next one first.
-fn link(ctx: &Ctx, bdf: Bdf) -> (Bdf, Vec<Function>) {
-    let mut all = ctx.inventory();
-    let own = all.iter().find(|one| one.bdf == Some(bdf));
+/// The function that has the link, which is the port where it is seen, and all functions below it, the next one first. No
+/// register is read for it.
+fn link(ctx: &Ctx, bdf: Bdf) -> (Bdf, Vec<Bdf>) {
+    let path = pci::path(&ctx.root, bdf);
+    let is_bridge = pci::id(&ctx.root, bdf, "class").is_ok_and(pci::is_bridge);
     // Of a switch every other port leads down.
-    let leads_down = own.is_some_and(|own| pci::is_bridge(own.class) && own.path.len() % 2 == 0);
-    let above = own.and_then(|own| own.path.last().copied()).filter(|_| !leads_down);
-    let link = above.unwrap_or(bdf);
-    all.retain(|one| one.path.contains(&link));
-    all.sort_by_key(|one| one.path.len());
-    (link, all)
+    let leads_down = is_bridge && path.len() % 2 == 0;
+    let link = path.last().copied().filter(|_| !leads_down).unwrap_or(bdf);
+    let all = pci::addresses(&ctx.root).into_iter().map(|bdf| (pci::path(&ctx.root, bdf), bdf));
+    let mut below: Vec<_> = all.filter(|(path, _)| path.contains(&link)).collect();
+    below.sort_by_key(|(path, _)| path.len());
+    (link, below.into_iter().map(|(_, bdf)| bdf).collect())
 }
 
 /// The command that makes the load.
 fn load(ctx: &Ctx, args: &Args, bdf: Bdf) -> anyhow::Result<Vec<OsString>> {
+    if matches!(args.backend, Backend::Fake(_)) && args.load != "none" {
+        return Err(Refusal::new(
+            "a synthetic machine takes no load: its commands would run on this one",
+            "leave --load out",
+        )
+        .into());
+    }
     let (verb, target) = match args.load.as_str() {
         "config" => ("latency path --offset 0", bdf.to_string()),
         "readout" => {

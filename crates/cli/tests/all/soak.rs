@@ -68,7 +68,7 @@ fn what_cannot_be_soaked_is_refused() {
         ("soak 00:02.0 --backend fake --below 2", "above 0 and below 1"),
         ("soak 00:02.0 --backend fake --prove", "cannot be made on a synthetic machine"),
         ("soak 0000:7f:1f.7", "no such PCI function"),
-        ("soak 80:02.0 --backend fake --load readout", "has no disk to read"),
+        ("soak nvme0n1 --backend fake --load readout", "a synthetic machine takes no load"),
     ] {
         let ended = run(line).expect_code(2);
         assert!(ended.stderr.contains(why) && ended.stderr.contains("hint: "), "{line}: {}", ended.stderr);

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use pciescope_core::Bdf;
 use pciescope_core::soak::Detector;
-use pciescope_core::{Bdf, Function};
 
 use super::BIT_ERRORS;
 use crate::bind::in_use::{in_use, in_words};
@@ -72,7 +72,7 @@ type Refused = (String, String);
 pub fn prove(
     root: &Root,
     port: Bdf,
-    below: &[Function],
+    below: &[Bdf],
     ends: &[Bdf],
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Proof, Refused> {
@@ -133,16 +133,17 @@ const WRONG_SENT: u32 = 1;
 const WRITES: &str = "run it as root; lockdown (Secure Boot) forbids to write registers";
 
 impl Block {
-    fn open(root: &Root, port: Bdf, at: u64, below: &[Function]) -> Result<Block, Refused> {
-        for function in below.iter().filter(|function| !pci::is_bridge(function.class)) {
-            let uses = in_use(root, function);
-            if let (Some(bdf), false) = (function.bdf, uses.is_empty()) {
+    fn open(root: &Root, port: Bdf, at: u64, below: &[Bdf]) -> Result<Block, Refused> {
+        let functions = below.iter().filter_map(|bdf| Some((*bdf, pci::function(root, *bdf).ok()?)));
+        for (bdf, function) in functions.filter(|(_, function)| !pci::is_bridge(function.class)) {
+            let uses = in_use(root, &function);
+            if !uses.is_empty() {
                 let why = format!("{bdf} is in use ({}): errors on its link would disturb it", in_words(&uses));
                 return Err((why, format!("stop what uses it, or `pciescope bind {bdf}`, or go without --prove")));
             }
         }
         let config = |bdf| root.path(pci::folder(bdf).join("config"));
-        let below = below.iter().find_map(|function| function.bdf).map(config);
+        let below = below.first().copied().map(config);
         let block = File::options().read(true).write(true).open(config(port)).and_then(|file| {
             let block = Block { port, file, at, below };
             // What a killed run may have left on.
