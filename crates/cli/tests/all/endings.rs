@@ -17,7 +17,7 @@ fn start(args: &[&str]) -> Child {
 }
 
 /// A program that hears signals. Whoever started the tests may have them ignore some.
-fn heard(program: &str) -> Command {
+pub fn heard(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=INT,TERM,HUP", program]);
     command

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use pciescope_core::change::{Cause, Subject};
 
 use crate::common::{Ended, PROGRAM, folder, names, parse, pciescope, run};
+use crate::endings::heard;
 
 #[test]
 fn changes_come_with_cause_and_loss_and_the_answer_stands_at_the_end() {
@@ -76,7 +77,7 @@ fn a_quiet_machine_gives_exit_code_0_and_one_without_links_2() {
 
 /// Starts the program; its output can be read when it has ended.
 fn start(args: &[&str]) -> Child {
-    let mut command = Command::new(PROGRAM);
+    let mut command = heard(PROGRAM);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
@@ -137,7 +138,7 @@ fn a_rotation_loses_no_record_and_doubles_none() {
     let name = file.to_str().unwrap();
     // A pipe that nobody reads would hold it up.
     let shown = folder("watch-rotation-shown").join("out");
-    let mut command = Command::new(PROGRAM);
+    let mut command = heard(PROGRAM);
     command.args(["watch", "--backend", "fake", "-I", "2s", "-j", "-o", name]).stdin(Stdio::null());
     let mut child = command.stdout(fs::File::create(&shown).unwrap()).spawn().unwrap();
     for number in 0..4 {
