@@ -151,10 +151,11 @@ fn a_port_comes_back(rig: &Counters, prometheus: &Prometheus) {
     rig.wait_for("a scrape of all that was told", || {
         prometheus.value(&format!("timestamp({sum})")).filter(|scraped| scraped - told > 4.0)
     });
-    counts("the port's sum after a moment");
     let warnings = || prometheus.value("pciescope_reading_warnings{code=\"absent\"}");
     let absent_up = || prometheus.value(&format!("pciescope_pmu_up{{pmu=\"{ABSENT_PMU}\"}}"));
+    // When that is noticed, all counters are opened again, and the board stops for a moment.
     rig.wait_for("a port that is not there is said", || warnings().filter(|n| *n == 1.0));
+    counts("the port's sum after a moment");
     rig.wait_for("its PMU is down", || absent_up().filter(|up| *up == 0.0));
     rig.must("echo 1 >/sys/class/pci_bus/0000:30/rescan");
     rig.wait_for("the port that was absent counts", || absent_up().filter(|up| *up == 1.0));
