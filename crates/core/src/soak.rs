@@ -21,7 +21,7 @@ crate::named! {
         /// Nothing was injected.
         #[default]
         NotProven => "not proven",
-        /// An injected error was not seen, or no end can report one: no bound is true.
+        /// An injected error was not seen: no bound is true.
         Blind => "blind",
     }
     /// Its words in sentences.
@@ -38,7 +38,7 @@ crate::named! {
         /// After the errors seen it can no longer be reached in the time given.
         OutOfReach => "the bound is out of reach",
         /// The time was over, the load ended, or the user ended it.
-        Over => "the time was over",
+        Over => "not reached",
         /// An injected error was not seen.
         Blind => "the detector is blind",
     }

@@ -443,16 +443,7 @@ fn apart(done: &[(Instant, Instant)], seen: &[(Planted, Change, u64)]) {
 /// Twenty minutes in which nothing happens: no change, no device woken, and what it costs. For `make prove-links`. QEMU's
 /// ports have no power management: only the device sleeps.
 pub fn twenty_minutes_of_nothing_wake_nothing_and_cost_little() {
-    let board = Endpoint::serve(CounterBoard::seed_machine(Traffic::new()), "board");
-    let vm = Guest::boot(
-        Vm::builder()
-            .kernel(Kernel::V6_12)
-            .seed_machine()
-            .served("board", &board.served, Attachment::RootBus)
-            .device("edu0", GuestDevice::Edu, Attachment::Port(CARDS[0].parse().unwrap()))
-            .module("pciescope_lab")
-            .program(program()),
-    );
+    let (vm, _board, _) = machine(Kernel::V6_12);
     let device = vm.address("edu0");
     let power = format!("/sys/bus/pci/devices/{device}/power");
     vm.must(&format!("echo auto >{power}/control"));

@@ -44,14 +44,7 @@ pub fn run(
     let SoakTask { watch, below, command, ends, proof, told } = task;
     let plan = Plan::Soak(SoakPlan { watch: watch.plan.clone(), below, command });
     let is_seen = [0, 1].map(|end| ends.get(end).is_some_and(|end: &LinkEnd| end.blind_by.is_none()));
-    let soak = Soak {
-        detector: if is_seen == [false; 2] { Detector::Blind } else { proof.0 },
-        proof: proof.1,
-        ended: SoakEnd::Over,
-        uncounted: Vec::new(),
-        below,
-        ends,
-    };
+    let soak = Soak { detector: proof.0, proof: proof.1, ended: SoakEnd::Over, uncounted: Vec::new(), below, ends };
     let mut judge = SoakJudge {
         exposure: Exposure::new(soak.ends[0].bdf, is_seen),
         soak,

@@ -71,11 +71,14 @@ impl Exposure {
         let step_ns = sample.at.monotonic_ns.saturating_sub(at.monotonic_ns);
         let slept_ns = sample.at.boot_ns.saturating_sub(at.boot_ns).saturating_sub(step_ns);
         let mut is_hit = false;
-        let mut has_fallen = false;
+        let (mut has_fallen, mut is_unread) = (false, false);
         for ((end, errors), _) in now.iter().zip(&mut self.errors).zip(self.is_seen).filter(|(_, is_seen)| *is_seen) {
             let Some(end) = end else { continue };
             let counts = before.get(&end.fixed.bdf()).and_then(|before| before.bit_errors).zip(end.bit_errors);
-            let Some((before, now)) = counts else { continue };
+            let Some((before, now)) = counts else {
+                is_unread = true;
+                continue;
+            };
             for (errors, (before, now)) in errors.iter_mut().zip(before.into_iter().zip(now)) {
                 is_hit |= now > before;
                 has_fallen |= now < before;
@@ -84,6 +87,7 @@ impl Exposure {
         }
         let rate = match has_fallen {
             true => Err("a counter of errors fell"),
+            false if is_unread => Err("errors could not be read"),
             false if slept_ns > super::tracker::SLEPT_NS => Err("the machine slept"),
             false => steady(&before, now, self.link),
         };
@@ -188,13 +192,14 @@ mod tests {
     #[test]
     fn time_in_which_errors_or_bits_are_not_known_does_not_count() {
         type Happens = fn(&mut [End; 2]);
-        let cases: [(&str, u64, Happens, u64); 8] = [
+        let cases: [(&str, u64, Happens, u64); 9] = [
             // With ASPM on in the third second, neither that one nor the one before is known.
             ("ASPM", 0, |[_, card]| card.link = Some(0x0044_0002), 2),
             ("slept", 0, |[_, card]| card.is_asleep = true, 2),
             ("changed", 0, |[port, _]| port.link = Some(0x0043_0000), 1),
             ("changed", 0, |[port, _]| port.link = Some(0x4044_0000), 1),
             ("no link", 0, |[port, _]| port.link = Some(0x0000_0000), 2),
+            ("errors", 0, |[port, _]| port.bit_errors = None, 2),
             ("registers", 0, |[port, _]| port.link = None, 2),
             ("machine slept", 100, |_| (), 1),
             ("came or went", 0, |[_, card]| card.fixed = Arc::new(Fixed { inode: 2, ..Fixed::clone(&card.fixed) }), 1),

@@ -110,7 +110,7 @@ impl LiveLinks {
             power: self.files.text(&self.root, bdf, "power_state").filter(|state| state.starts_with('D')),
             is_asleep,
             errors: errors.map(|(all, _)| all),
-            bit_errors: errors.map(|(_, of_bits)| of_bits),
+            bit_errors: errors.and_then(|(_, of_bits)| of_bits),
             fixed,
             ..End::default()
         };
@@ -142,8 +142,8 @@ impl LiveLinks {
         Some((link::parse_speed(&speed)?, width.parse().ok()?))
     }
 
-    /// Errors by their severity, and those of bits.
-    fn errors(&mut self, bdf: Bdf) -> Option<([u64; 3], [u64; 3])> {
+    /// Errors by their severity, and those of bits, where the kernel has all of their names.
+    fn errors(&mut self, bdf: Bdf) -> Option<([u64; 3], Option<[u64; 3]>)> {
         let mut text = |file| self.files.text(&self.root, bdf, file);
         let texts = [text(CORRECTABLE)?, text(NONFATAL)?, text(FATAL)?];
         let count = |text: &str, name: &str| -> Option<u64> {
@@ -151,8 +151,9 @@ impl LiveLinks {
             line.split_whitespace().nth(1)?.parse().ok()
         };
         let [correctable, nonfatal, fatal] = texts.each_ref().map(|text| count(text, "TOTAL_ERR"));
-        let of_bits = BIT_ERRORS.map(|name| count(&texts[0], name).unwrap_or(0));
-        Some(([correctable?, nonfatal?, fatal?], of_bits))
+        let [receiver, tlp, dllp] = BIT_ERRORS.map(|name| count(&texts[0], name));
+        let of_bits = || Some([receiver?, tlp?, dllp?]);
+        Some(([correctable?, nonfatal?, fatal?], of_bits()))
     }
 
     fn read(&mut self) -> Sample {
