@@ -100,10 +100,18 @@ impl Bench {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| self.show_errors(&is_over, nth));
-            let answer = self.soak(status, "--prove --below 1e-11", || ());
-            is_over.store(true, Ordering::Relaxed);
-            answer
+            // A failure too ends the thread, for which the scope waits.
+            let _end = End(&is_over);
+            self.soak(status, "--prove --below 1e-11", || ())
         })
+    }
+}
+
+struct End<'o>(&'o AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -136,10 +136,12 @@ fn a_rotation_loses_no_record_and_doubles_none() {
     let at = folder("watch-rotation");
     let file = at.join("links.jsonl");
     let name = file.to_str().unwrap();
-    // A pipe that nobody reads would hold it up.
+    // A pipe that nobody reads would hold it up. By itself it ends after four minutes.
     let shown = folder("watch-rotation-shown").join("out");
     let mut command = heard(PROGRAM);
-    command.args(["watch", "--backend", "fake", "-I", "2s", "-j", "-o", name]).stdin(Stdio::null());
+    command
+        .args(["watch", "--backend", "fake", "-I", "2s", "--duration", "100h", "-j", "-o", name])
+        .stdin(Stdio::null());
     let mut child = command.stdout(fs::File::create(&shown).unwrap()).spawn().unwrap();
     for number in 0..4 {
         wait_until("the file grows", || {
