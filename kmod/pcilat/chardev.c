@@ -168,6 +168,7 @@ static void pcilat_fill_status(struct pcilat_device *pl, struct pcilat_status *s
 	status->total = job->total;
 	status->elapsed_ns = job->running ? ktime_get_ns() - job->start_ns : job->elapsed_ns;
 	status->slots = job->nslots;
+	status->start = job->start;
 	if (job->req.flags & PCILAT_RUN_RAW) {
 		spin_lock(&pl->ring.lock);
 		status->raw_written = pl->ring.written;

@@ -164,6 +164,7 @@ impl Parent {
             gap_ns: 0,
             order: Order::Sequential,
             cpus: plan.cpus.clone(),
+            why: None,
         };
         let index = (run.function.path.len() - 1) as u16;
         let mut by_cpu = BTreeMap::new();

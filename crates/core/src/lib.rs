@@ -36,6 +36,7 @@ pub mod text;
 pub mod topology;
 pub mod traffic;
 pub mod warning;
+pub mod why;
 
 pub use address::Bdf;
 pub use change::Change;
@@ -55,6 +56,7 @@ pub use recording::Recording;
 pub use sink::Sink;
 pub use soak::Soak;
 pub use topology::{Bar, Cpu, Device, DeviceErrors, Function, Link, LinkState, Location, PathLink, WatchedLink};
+pub use why::{Why, WhyPlan};
 
 /// What there is of the two; where there are both, what `join` makes of them.
 pub fn joined<T>(one: Option<T>, other: Option<T>, join: impl FnOnce(T, T) -> T) -> Option<T> {

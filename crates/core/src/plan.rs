@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use crate::{Bdf, ConvertPlan, CpuList, ReadoutPlan};
+use crate::{Bdf, ConvertPlan, CpuList, ReadoutPlan, WhyPlan};
 
 crate::named! {
     /// The three register tests. They measure different things and are never mixed.
@@ -135,6 +135,9 @@ pub struct MmioPlan {
     pub ones_ok: bool,
     /// Whether every raw sample is kept beside the histograms.
     pub raw: bool,
+    /// Which samples are explained, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<WhyPlan>,
 }
 
 impl MmioPlan {
@@ -156,6 +159,7 @@ impl MmioPlan {
             cpus: CpuList::default(),
             ones_ok: false,
             raw: false,
+            why: None,
         }
     }
 }
@@ -175,6 +179,9 @@ pub struct PathPlan {
     pub order: Order,
     /// The CPUs to measure from.
     pub cpus: CpuList,
+    /// Which samples are explained, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<WhyPlan>,
 }
 
 crate::named! {
@@ -224,4 +231,7 @@ pub struct IrqPlan {
     pub timeout_ns: u64,
     /// Whether every raw sample is kept beside the histograms.
     pub raw: bool,
+    /// Which samples are explained, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<WhyPlan>,
 }

@@ -10,7 +10,7 @@ use serde_with::skip_serializing_none;
 use crate::readout::is_zero;
 use crate::{
     Bdf, Change, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpot, Kernel, Plan, Recording, Soak,
-    Stream,
+    Stream, Why,
 };
 
 /// The version of the record's schema; a reader refuses any other. The next one is 3: versions before the first release
@@ -63,6 +63,8 @@ pub struct Record {
     pub change: Option<Change>,
     /// How errors of a link were looked for, of the record of `soak`.
     pub soak: Option<Soak>,
+    /// Why the slowest samples were slow (`latency --why`).
+    pub why: Option<Why>,
     /// The machine; in the first record of a run.
     pub environment: Option<Environment>,
     /// What the run was to do; in the first record of a run.

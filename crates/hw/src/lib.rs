@@ -51,6 +51,7 @@ pub mod topology;
 pub mod usage;
 pub mod wait;
 pub mod watch;
+pub mod why;
 
 pub use error::Error;
 pub use sysfs::Root;

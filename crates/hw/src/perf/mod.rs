@@ -16,6 +16,7 @@ mod sample;
 mod symbols;
 mod sys;
 mod trace;
+mod tracefs;
 
 pub use delta::{Delta, Doubt};
 pub use error::Error;
@@ -23,11 +24,11 @@ pub use event::{Config, Event};
 pub use format::Field;
 pub use group::{Group, Packed, Reading, Values};
 pub use pmu::{By, Named, Pmu, named, pmus, present};
-pub(crate) use ring::u32_at;
 pub use sample::{Kind, Profile, Sampler, Sampling, Whom};
 pub use symbols::Symbols;
 pub use sys::thread_number;
-pub(crate) use trace::{Hits, Tracepoints};
+pub(crate) use trace::{Hits, Piece, Tracepoints, pieces};
+pub(crate) use tracefs::Format;
 
 pub use crate::memory::Pinned as Stay;
 

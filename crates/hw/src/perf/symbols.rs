@@ -107,6 +107,11 @@ impl Symbols {
         Place { object: object.to_owned(), symbol, is_kernel: true }
     }
 
+    /// The name of the kernel's function at an address.
+    pub(crate) fn function(&mut self, address: u64) -> String {
+        self.kernel(address).symbol
+    }
+
     /// The program or library as a whole: `perf record` names its functions.
     fn user(&self, address: u64) -> Place {
         let map = self.maps[..self.maps.partition_point(|map| map.start <= address)].last();

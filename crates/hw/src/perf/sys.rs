@@ -95,15 +95,15 @@ pub fn sample(what: &Sampled, thread: libc::pid_t, cpu: Option<u32>) -> io::Resu
 }
 
 /// Opens a tracepoint of the whole machine on a CPU, by the number that tracefs has of it. Each hit is a sample with its time on
-/// CLOCK_MONOTONIC and the bytes that the tracepoint's format describes, and wakes who waits.
-pub fn trace(id: u64, cpu: u32) -> io::Result<File> {
+/// CLOCK_MONOTONIC and the bytes that the tracepoint's format describes, and wakes who waits where `wakes` says so.
+pub fn trace(id: u64, cpu: u32, wakes: bool) -> io::Result<File> {
     let cpu = i32::try_from(cpu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     let mut attr = perf_event_attr::default();
     (attr.type_, attr.config) = (PERF_TYPE_TRACEPOINT, id);
     attr.size = size_of::<perf_event_attr>() as u32;
     attr.sample_type = u64::from(PERF_SAMPLE_TIME | PERF_SAMPLE_RAW);
     attr.sample_period = 1;
-    attr.wakeup_events = 1;
+    attr.wakeup_events = u32::from(wakes);
     attr.set_use_clockid(1);
     attr.clockid = libc::CLOCK_MONOTONIC;
     opened(&mut attr, -1, cpu, -1)

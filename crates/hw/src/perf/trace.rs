@@ -1,25 +1,23 @@
 //! Tracepoints of the whole machine: what the kernel writes about them, as it happens.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use pciescope_core::CpuList;
 use perf_event_open_sys::bindings::PERF_RECORD_SAMPLE;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::ring::{Ring, lost, record, u32_at, u64_at};
 use super::sys;
-use crate::{Root, topology};
 
-/// Each CPU's ring has this many bytes: some hundred hits.
-const RING: usize = 16 << 10;
-
-/// Tracepoints that are open on every CPU that is online.
+/// Tracepoints that are open on some CPUs.
 #[derive(Debug)]
 pub(crate) struct Tracepoints {
     _events: Vec<File>,
-    rings: Vec<Ring>,
+    rings: Vec<(u32, Ring)>,
 }
 
 /// What they gave since the last time.
@@ -31,25 +29,37 @@ pub(crate) struct Hits {
     pub lost: u64,
 }
 
+/// A record of a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Piece<'r> {
+    /// A hit: its time on CLOCK_MONOTONIC in nanoseconds, and the bytes that the format describes.
+    Hit(u64, &'r [u8]),
+    /// So many hits found no room here.
+    Lost(u64),
+}
+
 impl Tracepoints {
-    /// Opens those that have these numbers in tracefs. `ready` becomes readable when one is hit.
+    /// Opens those that have these numbers in tracefs, on each of the CPUs with a ring of so many bytes. `ready` becomes readable
+    /// when one is hit; without it, nobody is woken.
     ///
     /// # Errors
     /// EACCES or EPERM without CAP_PERFMON, EMFILE where too many files are open.
-    pub fn open(root: &Root, ids: &[u64], ready: &OwnedFd) -> io::Result<Tracepoints> {
+    pub fn open(ids: &[u64], cpus: &CpuList, ring: usize, ready: Option<&OwnedFd>) -> io::Result<Tracepoints> {
         // One file for each of them and each CPU.
         let limit = getrlimit(Resource::Nofile);
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
         let (mut events, mut rings) = (Vec::<File>::new(), Vec::new());
-        for cpu in topology::online(root).map_err(io::Error::other)?.iter() {
+        for cpu in cpus.iter() {
             let first = events.len();
             for id in ids {
-                let event = sys::trace(*id, cpu)?;
+                let event = sys::trace(*id, cpu, ready.is_some())?;
                 match events.get(first) {
                     Some(owner) => sys::write_to_ring_of(&event, owner)?,
                     None => {
-                        rings.push(Ring::of(&event, RING)?);
-                        epoll::add(ready, &event, EventData::new_u64(0), EventFlags::IN)?;
+                        rings.push((cpu, Ring::of(&event, ring)?));
+                        if let Some(ready) = ready {
+                            epoll::add(ready, &event, EventData::new_u64(0), EventFlags::IN)?;
+                        }
                     }
                 }
                 events.push(event);
@@ -58,10 +68,17 @@ impl Tracepoints {
         Ok(Tracepoints { _events: events, rings })
     }
 
+    /// Moves what came since the last time to the end of the bytes of each CPU.
+    pub fn drain(&mut self, to: &mut BTreeMap<u32, Vec<u8>>) {
+        for (cpu, ring) in &mut self.rings {
+            ring.drain(to.entry(*cpu).or_default());
+        }
+    }
+
     /// What came since the last time.
     pub fn take(&mut self) -> Hits {
         let (mut all, mut bytes) = (Hits::default(), Vec::new());
-        for ring in &mut self.rings {
+        for (_, ring) in &mut self.rings {
             bytes.clear();
             ring.drain(&mut bytes);
             all.add(&bytes);
@@ -71,21 +88,32 @@ impl Tracepoints {
     }
 }
 
-impl Hits {
-    /// Adds a ring's records. What cannot be understood is lost.
-    pub fn add(&mut self, mut bytes: &[u8]) {
+/// The records of a ring in their order. What cannot be understood is lost.
+pub(crate) fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = Piece<'_>> {
+    std::iter::from_fn(move || {
         while let Some((head, body, rest)) = record(bytes) {
-            if head.kind == PERF_RECORD_SAMPLE {
-                let hit = || Some((u64_at(body, 0)?, body.get(12..)?.get(..u32_at(body, 8)? as usize)?.to_vec()));
-                match hit() {
-                    Some(hit) => self.hits.push(hit),
-                    None => self.lost += 1,
-                }
-            }
-            self.lost += lost(head.kind, body).unwrap_or(1);
             bytes = rest;
+            if head.kind == PERF_RECORD_SAMPLE {
+                let hit = || Some(Piece::Hit(u64_at(body, 0)?, body.get(12..)?.get(..u32_at(body, 8)? as usize)?));
+                return Some(hit().unwrap_or(Piece::Lost(1)));
+            }
+            if let lost @ 1.. = lost(head.kind, body).unwrap_or(1) {
+                return Some(Piece::Lost(lost));
+            }
         }
-        self.lost += u64::from(!bytes.is_empty());
+        (!std::mem::take(&mut bytes).is_empty()).then_some(Piece::Lost(1))
+    })
+}
+
+impl Hits {
+    /// Adds a ring's records.
+    pub fn add(&mut self, bytes: &[u8]) {
+        for piece in pieces(bytes) {
+            match piece {
+                Piece::Hit(at_ns, raw) => self.hits.push((at_ns, raw.to_vec())),
+                Piece::Lost(lost) => self.lost += lost,
+            }
+        }
     }
 }
 

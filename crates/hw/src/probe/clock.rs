@@ -79,35 +79,52 @@ pub fn check() -> Result<(), String> {
 
 /// CLOCK_MONOTONIC_RAW in nanoseconds: neither a change of the date nor NTP adjusts it.
 pub fn monotonic_raw_ns() -> u64 {
+    now_ns(libc::CLOCK_MONOTONIC_RAW)
+}
+
+fn now_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is on our stack and the call writes nothing else.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &mut time) };
+    unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Two clocks at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pair {
+    /// The counter.
+    pub ticks: u64,
+    /// The other clock, in nanoseconds.
+    pub ns: u64,
+    /// The reading of the other lies within so many ticks around the counter's.
+    pub error: u64,
+}
+
+/// The counter and CLOCK_MONOTONIC, by which the kernel stamps its events.
+pub fn pair() -> Pair {
+    both(libc::CLOCK_MONOTONIC)
+}
+
 /// Both clocks at one moment. It takes the closest of several tries, in case the thread is descheduled between them.
-fn both() -> (u64, u64) {
-    (0..16)
-        .map(|_| {
-            let before = start();
-            let ns = monotonic_raw_ns();
-            let after = start();
-            (after.wrapping_sub(before), before.wrapping_add(after.wrapping_sub(before) / 2), ns)
-        })
-        .min()
-        .map(|(_, ticks, ns)| (ticks, ns))
-        .expect("there were tries")
+fn both(clock: libc::clockid_t) -> Pair {
+    let pairs = (0..16).map(|_| {
+        let before = start();
+        let ns = now_ns(clock);
+        let error = start().wrapping_sub(before) / 2;
+        Pair { ticks: before.wrapping_add(error), ns, error }
+    });
+    pairs.min_by_key(|pair| pair.error).expect("there were tries")
 }
 
 /// Ticks per second, counted against CLOCK_MONOTONIC_RAW for at least `span`.
 pub fn measure_hz(span: Duration) -> u64 {
-    let (ticks, ns) = both();
+    let before = both(libc::CLOCK_MONOTONIC_RAW);
     let begun = Instant::now();
     while begun.elapsed() < span {
         std::thread::sleep(span.saturating_sub(begun.elapsed()));
     }
-    let (ticks_after, ns_after) = both();
-    let (ticks, ns) = (ticks_after.wrapping_sub(ticks), ns_after.saturating_sub(ns).max(1));
+    let after = both(libc::CLOCK_MONOTONIC_RAW);
+    let (ticks, ns) = (after.ticks.wrapping_sub(before.ticks), after.ns.saturating_sub(before.ns).max(1));
     ((u128::from(ticks) * 1_000_000_000 + u128::from(ns) / 2) / u128::from(ns)) as u64
 }
 

@@ -269,7 +269,7 @@ impl Probe for Fake {
                     }
                 }
                 record(outcome, LATENCY, ps);
-                if plan.raw {
+                if plan.raw || plan.why.is_some() {
                     samples.push(Sample { at_ns: run.now_ns, value_ps: ps, cpu, index: 0, kind: SampleKind::Latency });
                 }
                 ended = run.sampled(ps, plan.gap_ns.into());
@@ -281,7 +281,8 @@ impl Probe for Fake {
             }
         }
         let method = self.method(plan.gap_ns.into(), plan.batch);
-        let (sampled, number) = run.finish(Sampled { method, outcomes, samples, samples_lost: 0, failure: ended });
+        let (sampled, number) =
+            run.finish(Sampled { method, outcomes, samples, samples_lost: 0, begun: None, failure: ended });
         (self.device, self.sampled) = (device, number);
         Ok(sampled)
     }
@@ -349,7 +350,7 @@ impl Probe for Fake {
                         (ENTRY_TO_ACK, SampleKind::EntryToAck, ack_ps),
                     ] {
                         record(outcome, name, ps);
-                        if plan.raw {
+                        if plan.raw || plan.why.is_some() {
                             let (cpu, index) = (outcome.cpu, outcome.index);
                             samples.push(Sample { at_ns: run.now_ns, value_ps: ps, cpu, index, kind });
                         }
@@ -368,7 +369,8 @@ impl Probe for Fake {
             outcome.metrics.extend(counts.metrics());
         }
         let method = self.method(plan.interval_ns, 1);
-        let (sampled, number) = run.finish(Sampled { method, outcomes, samples, samples_lost: 0, failure: ended });
+        let (sampled, number) =
+            run.finish(Sampled { method, outcomes, samples, samples_lost: 0, begun: None, failure: ended });
         self.sampled = number;
         Ok(sampled)
     }

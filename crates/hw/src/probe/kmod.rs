@@ -159,7 +159,8 @@ impl Kmod {
             }
             outcomes.push(outcome);
         }
-        Ok(Sampled { method: self.method(request, measured_hz), outcomes, samples, samples_lost, failure })
+        let begun = Some(finished.status.start).filter(|start| *start > 0);
+        Ok(Sampled { method: self.method(request, measured_hz), outcomes, samples, samples_lost, begun, failure })
     }
 
     /// Runs a request to its end, or until the user stops it, and fetches what came out.
@@ -314,6 +315,11 @@ impl Kmod {
 /// The only offset that the module reads, of every hop: the first one that x86 reads by ECAM.
 const CONFIG_OFFSET: u16 = 0x100;
 
+/// The flag of a run of which every sample is kept.
+fn raw(is_kept: bool) -> u32 {
+    if is_kept { PCILAT_RUN_RAW } else { 0 }
+}
+
 impl Probe for Kmod {
     fn backend(&self) -> &'static str {
         "kmod"
@@ -330,7 +336,7 @@ impl Probe for Kmod {
                 MmioTest::Write => PCILAT_KIND_WRITE,
                 MmioTest::WriteRead => PCILAT_KIND_WRITE_READ,
             },
-            flags: if plan.raw { PCILAT_RUN_RAW } else { 0 } | if plan.ones_ok { PCILAT_RUN_ONES_OK } else { 0 },
+            flags: raw(plan.raw || plan.why.is_some()) | if plan.ones_ok { PCILAT_RUN_ONES_OK } else { 0 },
             count: slice.count,
             duration_ns: slice.duration_ns,
             gap_ns: plan.gap_ns,
@@ -351,6 +357,7 @@ impl Probe for Kmod {
         }
         let request = Run {
             kind: PCILAT_KIND_CONFIG,
+            flags: raw(plan.why.is_some()),
             count: slice.count,
             gap_ns: plan.gap_ns,
             batch: 1,
@@ -390,7 +397,7 @@ impl Probe for Kmod {
         }
         let request = Run {
             kind: PCILAT_KIND_IRQ,
-            flags: if plan.raw { PCILAT_RUN_RAW } else { 0 },
+            flags: raw(plan.raw || plan.why.is_some()),
             count: slice.count,
             duration_ns: slice.duration_ns,
             source,

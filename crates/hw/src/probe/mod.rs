@@ -68,6 +68,8 @@ pub struct Sampled {
     pub samples: Vec<Sample>,
     /// Raw samples that were taken but overwritten before they were read.
     pub samples_lost: u64,
+    /// The clock of [`clock`] at the moment to which the times of the samples refer; `None` where that is not known.
+    pub begun: Option<u64>,
     /// Why the slice ended before it was done.
     pub failure: Option<Failure>,
 }

@@ -96,7 +96,7 @@ impl Window {
             gap_ns: plan.gap_ns,
             batch: plan.batch,
             ones_ok: plan.ones_ok,
-            raw: plan.raw,
+            raw: plan.raw || plan.why.is_some(),
             place: &format!("BAR{}:{:#x}", plan.bar, plan.offset),
             gone: &gone,
         };

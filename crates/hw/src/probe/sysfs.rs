@@ -89,7 +89,7 @@ impl Probe for Sysfs {
             gap_ns: plan.gap_ns,
             batch: 1,
             ones_ok: false,
-            raw: false,
+            raw: plan.why.is_some(),
             place: &format!("configuration offset {asked:#x} or 0x0"),
             gone: &gone,
         };
@@ -140,6 +140,7 @@ mod tests {
             gap_ns: 0,
             order: Order::Sequential,
             cpus: [crate::probe::sys::current_cpu()].into_iter().collect(),
+            why: None,
         };
         let slice = Slice { cpus: plan.cpus.clone(), count: 500, duration_ns: 0 };
         Sysfs::open(&root, &function, bdf).unwrap().path(&plan, &slice, &Silent).unwrap()

@@ -110,6 +110,7 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
     method.notes.extend(notes(workers.iter().all(|worker| worker.real_time)));
     method.notes.extend(locked.err().map(sys::not_locked));
     let mut sampled = gather(method, workers);
+    sampled.begun = Some(shared.begun);
     sampled.failure = sampled.failure.or(failure);
     if sampled.failure.as_ref().is_some_and(Failure::is_interrupted) {
         sampled.failure = Some(failure::interrupted(bdf, done));

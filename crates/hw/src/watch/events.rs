@@ -7,8 +7,11 @@ use pciescope_core::Bdf;
 use rustix::event::epoll;
 
 use super::{End, bits};
-use crate::Root;
-use crate::perf::{Hits, Tracepoints, u32_at};
+use crate::perf::{Format, Hits, Tracepoints};
+use crate::{Root, topology};
+
+/// Each CPU's ring has this many bytes: some hundred hits.
+const RING: usize = 16 << 10;
 
 /// What a tracepoint told.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,52 +90,31 @@ impl KernelEvent {
     }
 }
 
-/// The tracepoints, each with the fields that are read of it, all of 4 bytes; the first one is a function's address.
+/// The tracepoints, each with the fields that are read of it; the first one is a function's address.
 const POINTS: [(&str, &[&str]); 3] = [
     ("pci/pcie_link_event", &["port_name", "reason", "cur_bus_speed", "width", "link_status"]),
     ("pci/pci_hp_event", &["port_name", "event"]),
     ("ras/aer_event", &["dev_name"]),
 ];
 
-/// A tracepoint of this kernel.
-#[derive(Debug)]
-struct Tracepoint {
-    /// Its place in [`POINTS`], and its number in tracefs.
-    place: usize,
-    id: u64,
-    /// Where the fields are.
-    fields: Vec<usize>,
-}
+/// A tracepoint of this kernel: its place in [`POINTS`], and where its fields are.
+type Tracepoint = (usize, Format);
 
-impl Tracepoint {
-    /// By the text of its file `format`.
-    fn parse(place: usize, format: &str) -> Option<Tracepoint> {
-        let id = format.lines().find_map(|line| line.strip_prefix("ID: "))?.parse().ok()?;
-        let field = |name: &&str| {
-            let (_, line) = format.split_once(&format!(" {name};\toffset:"))?;
-            line.split_once(";\tsize:4;")?.0.parse().ok()
-        };
-        Some(Tracepoint { place, id, fields: POINTS[place].1.iter().map(field).collect::<Option<_>>()? })
-    }
-
-    fn event(&self, at_ns: u64, raw: &[u8]) -> Option<KernelEvent> {
-        let word = |field: usize| u32_at(raw, self.fields[field]);
-        // Where a text lies (__data_loc): its offset, and its length with the 0 at its end.
-        let text = word(0)?;
-        let name = raw.get(text as usize & 0xffff..)?.get(..(text >> 16) as usize)?;
-        let bdf = std::str::from_utf8(name).ok()?.trim_end_matches('\0').parse().ok()?;
-        let what = match self.place {
-            0 => {
-                // The kernel counts PCIe speeds from 0x14 (2.5 GT/s).
-                let code = word(2)?.checked_sub(0x13).filter(|code| *code < 16).unwrap_or(0);
-                let status = word(4)? & !0x3ff | code | (word(3)? & 0x3f) << 4;
-                What::Link { reason: word(1)?, status: status as u16 }
-            }
-            1 => What::Slot(word(1)?),
-            _ => What::Error,
-        };
-        Some(KernelEvent { at_ns, bdf, what })
-    }
+/// What a hit tells; `None` where it cannot be understood.
+fn event((place, format): &Tracepoint, at_ns: u64, raw: &[u8]) -> Option<KernelEvent> {
+    let word = |field: usize| format.number(raw, field).map(|word| word as u32);
+    let bdf = format.text(raw, 0)?.parse().ok()?;
+    let what = match place {
+        0 => {
+            // The kernel counts PCIe speeds from 0x14 (2.5 GT/s).
+            let code = word(2)?.checked_sub(0x13).filter(|code| *code < 16).unwrap_or(0);
+            let status = word(4)? & !0x3ff | code | (word(3)? & 0x3f) << 4;
+            What::Link { reason: word(1)?, status: status as u16 }
+        }
+        1 => What::Slot(word(1)?),
+        _ => What::Error,
+    };
+    Some(KernelEvent { at_ns, bdf, what })
 }
 
 /// What the kernel told since the last sample.
@@ -158,35 +140,33 @@ pub(super) struct Events {
 impl Events {
     /// Opens all that this kernel has.
     pub fn open(root: &Root) -> io::Result<Events> {
-        // The second one is mounted when it is looked into.
-        let folders = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-        let format = |name| folders.iter().find_map(|folder| root.text(format!("{folder}/events/{name}/format")));
         let all = POINTS.iter().enumerate();
         let points: Vec<Tracepoint> =
-            all.filter_map(|(place, (name, _))| Tracepoint::parse(place, &format(name)?)).collect();
+            all.filter_map(|(place, (name, fields))| Some((place, Format::find(root, name, fields)?))).collect();
         if points.is_empty() {
             return Err(io::Error::other("tracefs has none of them"));
         }
         let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let ids: Vec<u64> = points.iter().map(|point| point.id).collect();
-        Ok(Events { open: Tracepoints::open(root, &ids, &ready)?, points, ready })
+        let ids: Vec<u64> = points.iter().map(|(_, format)| format.id).collect();
+        let cpus = topology::online(root).map_err(io::Error::other)?;
+        Ok(Events { open: Tracepoints::open(&ids, &cpus, RING, Some(&ready))?, points, ready })
     }
 
     /// What was told since the last time.
     pub fn take(&mut self) -> Told {
         let Hits { hits, lost } = self.open.take();
-        Told { has_links: self.points[0].place == 0, ..told(&self.points, &hits, lost) }
+        Told { has_links: self.points[0].0 == 0, ..told(&self.points, &hits, lost) }
     }
 }
 
 /// The events that these bytes are. What cannot be understood is lost.
 fn told(points: &[Tracepoint], hits: &[(u64, Vec<u8>)], lost: u64) -> Told {
-    let event = |(at_ns, raw): &(u64, Vec<u8>)| {
+    let told = |(at_ns, raw): &(u64, Vec<u8>)| {
         // The number of the tracepoint stands first (common_type).
         let id: u64 = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?).into();
-        points.iter().find(|point| point.id == id)?.event(*at_ns, raw)
+        event(points.iter().find(|(_, format)| format.id == id)?, *at_ns, raw)
     };
-    let events: Vec<KernelEvent> = hits.iter().filter_map(event).collect();
+    let events: Vec<KernelEvent> = hits.iter().filter_map(told).collect();
     Told { lost: lost + (hits.len() - events.len()) as u64, events, has_links: false }
 }
 
@@ -228,7 +208,11 @@ mod tests {
     }
 
     fn points() -> Vec<Tracepoint> {
-        [LINK, SLOT, ERROR].iter().enumerate().map(|(place, text)| Tracepoint::parse(place, text).unwrap()).collect()
+        [LINK, SLOT, ERROR]
+            .iter()
+            .enumerate()
+            .map(|(place, text)| (place, Format::parse(text, POINTS[place].1).unwrap()))
+            .collect()
     }
 
     #[test]
@@ -255,6 +239,6 @@ mod tests {
         let hits = [cut, strange, nowhere, Vec::new(), good].map(|raw| (1, raw));
         let told = told(&points(), &hits, 3);
         assert_eq!((told.events.len(), told.lost), (1, 7));
-        assert!(Tracepoint::parse(0, SLOT).is_none() && Tracepoint::parse(1, "ID: x").is_none());
+        assert!(Format::parse(SLOT, POINTS[0].1).is_none() && Format::parse("ID: x", POINTS[1].1).is_none());
     }
 }

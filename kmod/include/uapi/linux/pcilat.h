@@ -158,7 +158,8 @@ struct pcilat_status {
 	__u32 present;		/* 1 if the device answered the last look at its ID */
 	__u64 raw_written;	/* records written to the ring in this run */
 	__u64 raw_lost;		/* records overwritten before they were read */
-	__u64 reserved[4];
+	__u64 start;		/* the clock at the run's start, to which all times of records refer */
+	__u64 reserved[3];
 };
 
 /* One histogram's exact side figures; all durations in ticks of the clock. */

@@ -11,7 +11,7 @@ use pciescope_core::plan::Plan;
 use pciescope_core::{CpuList, IrqPlan, IrqSource, Order};
 use pciescope_hw::probe::open::Need;
 
-use super::task::{DeviceArgs, Job, order};
+use super::task::{DeviceArgs, Job, WhyArgs, order};
 use crate::cmd::device::{CpuChoice, Device};
 use crate::cmd::output::{Output, OutputArgs};
 use crate::cmd::{Ctx, Refusal};
@@ -74,6 +74,9 @@ pub struct Args {
     /// Write every sample to FILE as comma-separated values
     #[arg(long, value_name = "FILE")]
     raw: Option<PathBuf>,
+
+    #[command(flatten)]
+    why: WhyArgs,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -143,6 +146,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         interval_ns: args.period.0,
         timeout_ns: args.timeout.0,
         raw: args.raw.is_some(),
+        why: args.why.plan(),
     };
     let task = Job {
         verb: "latency irq",

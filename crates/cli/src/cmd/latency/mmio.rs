@@ -8,7 +8,7 @@ use pciescope_core::{MmioPlan, Order};
 use pciescope_hw::probe::open::Need;
 
 use super::target::{TargetArgs, choose};
-use super::task::{DeviceArgs, Job, order};
+use super::task::{DeviceArgs, Job, WhyArgs, order};
 use crate::cmd::Ctx;
 use crate::cmd::device::Device;
 use crate::cmd::output::{Output, OutputArgs};
@@ -67,6 +67,9 @@ pub struct Args {
     raw: Option<PathBuf>,
 
     #[command(flatten)]
+    why: WhyArgs,
+
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -96,6 +99,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         cpus: args.device.cpus(ctx, &device, Need::Mmio)?,
         ones_ok: args.ones_ok,
         raw: args.raw.is_some(),
+        why: args.why.plan(),
         ..choose(&device.function, &args.target)?
     };
     let task = Job {

@@ -7,7 +7,7 @@ use pciescope_core::{Order, PathPlan};
 use pciescope_hw::probe::open::Need;
 
 use super::mmio::{gap, gap_ns};
-use super::task::{DeviceArgs, Job, order};
+use super::task::{DeviceArgs, Job, WhyArgs, order};
 use crate::cmd::device::Device;
 use crate::cmd::output::{Output, OutputArgs};
 use crate::cmd::{Ctx, Refusal};
@@ -48,6 +48,9 @@ pub struct Args {
     order: Order,
 
     #[command(flatten)]
+    why: WhyArgs,
+
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -61,6 +64,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         gap_ns: gap_ns(args.gap),
         order: args.order,
         cpus: args.device.cpus(ctx, &device, Need::Path)?,
+        why: args.why.plan(),
     };
     let task = Job {
         verb: "latency path",

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use pciescope_bench::Run;
 use pciescope_core::plan::Plan;
-use pciescope_core::{CpuList, Order};
+use pciescope_core::{CpuList, Order, WhyPlan};
 use pciescope_hw::Root;
 use pciescope_hw::bind::Driver;
 use pciescope_hw::probe::Probe;
@@ -15,7 +15,7 @@ use crate::cmd::Ctx;
 use crate::cmd::conclusion::conclude;
 use crate::cmd::device::{AccessArgs, CpuChoice, Device, of_cpuset, settle};
 use crate::cmd::output::Output;
-use crate::values::FunctionName;
+use crate::values::{FunctionName, Time, some_time};
 
 /// The options of all measurements that say on what and from where.
 #[derive(Debug, clap::Args)]
@@ -55,6 +55,29 @@ impl DeviceArgs {
                 bound.or(driver) == Some(Driver::Pcilat.name())
             }
         }
+    }
+}
+
+/// Which samples are explained.
+#[derive(Debug, clap::Args)]
+pub struct WhyArgs {
+    /// Say why the slowest samples were slow: N of each CPU and target [default of N: 100]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "100",
+        value_parser = clap::value_parser!(u32).range(1..=MOST_EXPLAINED))]
+    why: Option<u32>,
+
+    /// Explain all samples that take longer than this too, such as 50us
+    #[arg(long, value_name = "TIME", requires = "why", value_parser = some_time)]
+    above: Option<Time>,
+}
+
+/// The largest number of samples that are explained.
+const MOST_EXPLAINED: i64 = 10_000;
+
+impl WhyArgs {
+    /// As a plan has it.
+    pub fn plan(&self) -> Option<WhyPlan> {
+        Some(WhyPlan { slowest: self.why?, above_ns: self.above.map(|time| time.0) })
     }
 }
 

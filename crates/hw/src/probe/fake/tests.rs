@@ -46,6 +46,7 @@ fn irq_plan(fake: &Fake) -> IrqPlan {
         interval_ns: 0,
         timeout_ns: 10_000_000,
         raw: false,
+        why: None,
     }
 }
 
@@ -167,6 +168,7 @@ fn the_path_gets_longer_hop_by_hop() {
         gap_ns: 0,
         order: Order::Sequential,
         cpus: CpuList::default(),
+        why: None,
     };
     let sampled = fake.path(&plan, &Slice { count: 100, ..on("1") }, &Watcher::default()).unwrap();
     let medians: Vec<f64> = sampled.outcomes.iter().map(|o| o.histograms[LATENCY].median_ns().unwrap()).collect();

@@ -100,7 +100,8 @@ mirror! {
         present: u32,
         raw_written: u64,
         raw_lost: u64,
-        reserved: [u64; 4],
+        start: u64,
+        reserved: [u64; 3],
     }
     struct Summary = pcilat_summary {
         count: u64,

@@ -106,7 +106,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, slice: &Slice, watch: &dyn Watch
         thread.join().expect("the measuring thread does not panic")
     });
     watch.progress(run.done, total);
-    let RunState { samples, failure, .. } = run;
+    let RunState { samples, failure, begun, .. } = run;
     let clock_doubt = clock::doubt(method.clock_hz, clock::measured_hz());
     outcomes.iter_mut().for_each(|outcome| outcome.warnings.extend(clock_doubt.clone()));
     method.notes.extend([
@@ -124,7 +124,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, slice: &Slice, watch: &dyn Watch
         method.notes.push("SCHED_FIFO was not permitted: other threads may have run first.".to_owned());
     }
     method.notes.extend(locked.err().map(sys::not_locked));
-    Ok(Sampled { method, outcomes, samples, samples_lost: 0, failure })
+    Ok(Sampled { method, outcomes, samples, samples_lost: 0, begun: Some(begun), failure })
 }
 
 struct RunState<'a> {
@@ -462,7 +462,7 @@ impl RunState<'_> {
             let ps = self.scale.ps(end.saturating_sub(start));
             // A histogram holds far longer times than the time-out.
             let _ = histogram.record_ps_at(ps, at_ns);
-            if self.plan.raw {
+            if self.plan.raw || self.plan.why.is_some() {
                 self.samples.push(Sample { at_ns, value_ps: ps, cpu: self.cpu, index: vector, kind: kinds[number] });
             }
         }

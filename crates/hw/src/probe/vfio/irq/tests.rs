@@ -64,6 +64,7 @@ fn plan(count: u64, interval: Duration) -> IrqPlan {
         interval_ns: interval.as_nanos() as u64,
         timeout_ns: 5_000_000_000,
         raw: false,
+        why: None,
     }
 }
 

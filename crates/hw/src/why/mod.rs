@@ -1,0 +1,275 @@
+//! Evidence of what a CPU did while a sample was taken: tracepoints of the kernel, a heartbeat on another CPU, the count of SMIs.
+//! docs/why.md has the rules.
+
+mod heartbeat;
+mod points;
+mod timeline;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use pciescope_core::CpuList;
+use pciescope_core::why::{Cause, Part};
+
+use crate::perf::{Format, Piece, Symbols, Tracepoints, pieces};
+use crate::probe::clock::{self, Pair};
+use crate::{Root, environment, topology};
+
+use heartbeat::Heartbeat;
+use points::{Point, points};
+pub use timeline::Scope;
+use timeline::{Builder, Timeline};
+
+/// Each measured CPU's ring has this many bytes: at 50,000 events a second some tenths of a second.
+const RING: usize = 4 << 20;
+/// The same of the other CPUs, of which only rare events are looked at.
+const WIDE_RING: usize = 64 << 10;
+/// The count of SMIs since the CPU's reset (Intel SDM volume 4, MSR_SMI_COUNT).
+const SMI_COUNT: u64 = 0x34;
+
+/// Sources of evidence, open.
+#[derive(Debug)]
+pub struct Evidence {
+    points: Vec<(Point, Format)>,
+    here: Option<Tracepoints>,
+    wide: Option<Tracepoints>,
+    symbols: Symbols,
+    online: CpuList,
+    smi_files: BTreeMap<u32, File>,
+    is_guest: bool,
+    missing: Vec<String>,
+    running: Option<Running>,
+}
+
+/// A slice that is being measured.
+#[derive(Debug)]
+struct Running {
+    heartbeat: Heartbeat,
+    begun: Pair,
+    smis: BTreeMap<u32, u64>,
+}
+
+/// A sample that is to be explained.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    /// The CPU that it was taken on.
+    pub cpu: u32,
+    /// Its first and last stamp, on the counter of [`clock`].
+    pub ticks: (u64, u64),
+    /// How much longer it took than a typical one, in nanoseconds.
+    pub excess_ns: f64,
+    /// Where it ended.
+    pub scope: Scope,
+}
+
+/// What was seen during a slice.
+#[derive(Debug)]
+pub struct Seen {
+    timelines: BTreeMap<u32, Timeline>,
+    /// Gaps of the heartbeat, on the counter of [`clock`].
+    standstills: Vec<(u64, u64)>,
+    /// SMIs by CPU.
+    smis: BTreeMap<u32, u64>,
+    is_guest: bool,
+    /// Whether a CPU beside the measured ones was there for the heartbeat.
+    has_heartbeat: bool,
+    begun: Pair,
+    ended: Pair,
+}
+
+impl Evidence {
+    /// Opens what this machine and user have, for samples from these CPUs.
+    pub fn open(root: &Root, cpus: &CpuList) -> Evidence {
+        let mut missing = Vec::new();
+        let online = topology::online(root).unwrap_or_else(|_| cpus.clone());
+        let found = points().map(|point| (Format::find(root, point.name, point.fields), point));
+        let points: Vec<(Point, Format)> = found.filter_map(|(format, point)| Some((point, format?))).collect();
+        let mut opened = |is_wide: bool, cpus: &CpuList, ring: usize| {
+            let of = points.iter().filter(|(point, _)| point.is_wide == is_wide);
+            let ids: Vec<u64> = of.map(|(_, format)| format.id).collect();
+            if ids.is_empty() {
+                return None;
+            }
+            let opened = Tracepoints::open(&ids, cpus, ring, None);
+            opened.map_err(|error| missing.push(format!("tracepoints: {error}"))).ok()
+        };
+        let (here, wide) = (opened(false, cpus, RING), opened(true, &online, WIDE_RING));
+        if points.is_empty() {
+            missing.push("tracepoints: tracefs cannot be read".to_owned());
+        }
+        missing.dedup();
+        let (mut smi_files, is_guest) = (BTreeMap::new(), environment::hypervisor(root).is_some());
+        if cfg!(target_arch = "x86_64") {
+            for cpu in cpus.iter() {
+                match File::open(root.path(format!("/dev/cpu/{cpu}/msr")))
+                    .and_then(|file| smi_count(&file).map(|_| file))
+                {
+                    Ok(file) => _ = smi_files.insert(cpu, file),
+                    Err(error) => {
+                        missing.push(format!("the count of SMIs: /dev/cpu/{cpu}/msr: {error}"));
+                        break;
+                    }
+                }
+            }
+        }
+        Evidence { points, here, wide, symbols: Symbols::of(root), online, smi_files, is_guest, missing, running: None }
+    }
+
+    /// What cannot be looked at here, each with the reason.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// Begins to look at the CPUs of a slice.
+    pub fn begin(&mut self, cpus: &CpuList) {
+        let mut old = BTreeMap::new();
+        // What came since the last slice is no evidence.
+        for rings in [&mut self.here, &mut self.wide].into_iter().flatten() {
+            rings.drain(&mut old);
+        }
+        let heartbeat = Heartbeat::start(&self.online.minus(cpus), self.here.take());
+        self.running = Some(Running { heartbeat, begun: clock::pair(), smis: self.smis() });
+    }
+
+    /// What was seen since then. `None` where it was not begun.
+    pub fn end(&mut self) -> Option<Seen> {
+        let Running { heartbeat, begun, smis } = self.running.take()?;
+        let ended = clock::pair();
+        let beaten = heartbeat.stop();
+        self.here = beaten.rings;
+        let mut wide = BTreeMap::new();
+        if let Some(rings) = &mut self.wide {
+            rings.drain(&mut wide);
+        }
+        let bytes: Vec<u8> = wide.into_values().flatten().collect();
+        let wide = self.timeline(&bytes, ended.ns);
+        let mut timelines = BTreeMap::new();
+        for (cpu, bytes) in beaten.bytes {
+            let mut timeline = self.timeline(&bytes, ended.ns);
+            timeline.add_wide(&wide);
+            timelines.insert(cpu, timeline);
+        }
+        let after = self.smis();
+        let smis =
+            smis.into_iter().filter_map(|(cpu, count)| Some((cpu, after.get(&cpu)?.wrapping_sub(count)))).collect();
+        let (standstills, has_heartbeat, is_guest) = (beaten.gaps, beaten.is_alone, self.is_guest);
+        Some(Seen { timelines, standstills, smis, is_guest, has_heartbeat, begun, ended })
+    }
+
+    fn smis(&self) -> BTreeMap<u32, u64> {
+        self.smi_files.iter().filter_map(|(cpu, file)| Some((*cpu, smi_count(file).ok()?))).collect()
+    }
+
+    fn timeline(&mut self, bytes: &[u8], end_ns: u64) -> Timeline {
+        let (points, symbols) = (&self.points, &mut self.symbols);
+        let mut symbol = |address| symbols.function(address);
+        let mut builder = Builder::default();
+        for piece in pieces(bytes) {
+            let mark = match piece {
+                Piece::Lost(lost) => {
+                    builder.lose(lost);
+                    continue;
+                }
+                Piece::Hit(at_ns, raw) => mark(points, raw).map(|mark| (at_ns, mark)),
+            };
+            match mark {
+                Some((at_ns, mark)) => builder.add(at_ns, mark, &mut symbol),
+                None => builder.lose(1),
+            }
+        }
+        builder.finish(end_ns, &mut symbol)
+    }
+}
+
+/// What a hit means. The number of its tracepoint stands first (common_type).
+fn mark(points: &[(Point, Format)], raw: &[u8]) -> Option<points::Mark> {
+    let id = u64::from(u16::from_le_bytes(raw.get(..2)?.try_into().ok()?));
+    let (point, format) = points.iter().find(|(_, format)| format.id == id)?;
+    (point.mark)(format, raw)
+}
+
+fn smi_count(file: &File) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, SMI_COUNT)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+impl Seen {
+    /// What took the time of a sample, the largest part first. The device is named where nothing at all happened on the CPU,
+    /// and no source of evidence is missing.
+    pub fn explain(&self, window: &Window) -> Vec<Part> {
+        let (from, to) = (self.at(window.ticks.0), self.at(window.ticks.1));
+        let Some(timeline) = self.timelines.get(&window.cpu) else {
+            return vec![rest(Cause::Unknown, None, window.excess_ns)];
+        };
+        let told = timeline.told(from, to, window.scope);
+        let named: f64 = told.parts.iter().map(|part| part.ns).sum();
+        let left = window.excess_ns - named;
+        if named >= left {
+            return told.parts;
+        }
+        let (cause, name) = match told.instant {
+            _ if told.is_lost => (Cause::EvidenceLost, None),
+            _ if self.stood_still(window) => (self.who_stopped(window.cpu), None),
+            Some((cause, name)) => (cause, Some(name).filter(|name| !name.is_empty())),
+            None if self.has_heartbeat => (Cause::Device, None),
+            None => (Cause::Unknown, None),
+        };
+        let mut parts = vec![rest(cause, name, left)];
+        parts.extend(told.parts);
+        parts
+    }
+
+    /// Whether the heartbeat on another CPU stopped when the sample did.
+    fn stood_still(&self, window: &Window) -> bool {
+        let (from, to) = window.ticks;
+        self.standstills.iter().any(|(begin, end)| {
+            let both = (*end).min(to).saturating_sub((*begin).max(from));
+            // The gap has a beat more at its ends.
+            let beat = self.ticks(heartbeat::GAP_NS);
+            both > 0 && end - begin <= to - from + 2 * beat && 2 * both + 2 * beat >= to - from
+        })
+    }
+
+    fn who_stopped(&self, cpu: u32) -> Cause {
+        match self.smis.get(&cpu) {
+            Some(0) if self.is_guest => Cause::Hypervisor,
+            _ => Cause::Standstill,
+        }
+    }
+
+    /// SMIs of a CPU during the slice; `None` where they are not counted.
+    pub fn smis(&self, cpu: u32) -> Option<u64> {
+        self.smis.get(&cpu).copied()
+    }
+
+    /// Events of a CPU that were seen, and those that are lost.
+    pub fn events(&self, cpu: u32) -> (u64, u64) {
+        self.timelines.get(&cpu).map_or((0, 0), |timeline| (timeline.events, timeline.events_lost))
+    }
+
+    /// By how much stamps of samples and events may differ, in nanoseconds.
+    pub fn clock_error_ns(&self) -> f64 {
+        let error = self.begun.error.max(self.ended.error);
+        let (span, span_ns) = (self.ended.ticks - self.begun.ticks, self.ended.ns - self.begun.ns);
+        error as f64 * span_ns as f64 / span.max(1) as f64
+    }
+
+    /// CLOCK_MONOTONIC at a reading of the counter, in nanoseconds, by the two pairs around the slice.
+    pub fn at(&self, ticks: u64) -> u64 {
+        let behind = i128::from(ticks) - i128::from(self.begun.ticks);
+        let (span, span_ns) = (self.ended.ticks - self.begun.ticks, self.ended.ns - self.begun.ns);
+        (i128::from(self.begun.ns) + behind * i128::from(span_ns) / i128::from(span.max(1))) as u64
+    }
+
+    fn ticks(&self, ns: u64) -> u64 {
+        let (span, span_ns) = (self.ended.ticks - self.begun.ticks, self.ended.ns - self.begun.ns);
+        (u128::from(ns) * u128::from(span) / u128::from(span_ns.max(1))) as u64
+    }
+}
+
+fn rest(cause: Cause, name: Option<String>, ns: f64) -> Part {
+    Part { cause, name, ns }
+}
