@@ -44,6 +44,7 @@ pub fn measure(plan: &IrqPlan, with_control: bool, probe: &mut dyn Probe, run: &
         count: plan.count,
         duration_ns: plan.duration_ns,
         raw: plan.raw,
+        why: plan.why.as_ref(),
     };
     let mut interrupts = Interrupts {
         plan,

@@ -54,6 +54,7 @@ pub fn measure(plan: &MmioPlan, probe: &mut dyn Probe, run: &mut Run<'_>) -> Res
         count: plan.count,
         duration_ns: plan.duration_ns,
         raw: plan.raw,
+        why: plan.why.as_ref(),
     };
     schedule.run(run, &mut Accesses { plan, target, check, parent, floors, probe })
 }

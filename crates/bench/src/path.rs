@@ -16,7 +16,8 @@ use crate::schedule::{Experiment, Schedule};
 pub fn measure(plan: &PathPlan, probe: &mut dyn Probe, run: &mut Run<'_>) -> Result<(), Error> {
     // Off x86, Linux takes `pci_lock` for each of them.
     let is_serial = run.is_arm && plan.order == Order::Concurrent && plan.cpus.len() > 1;
-    let schedule = Schedule { cpus: &plan.cpus, order: plan.order, count: plan.count, duration_ns: 0, raw: false };
+    let (cpus, order, count, why) = (&plan.cpus, plan.order, plan.count, plan.why.as_ref());
+    let schedule = Schedule { cpus, order, count, duration_ns: 0, raw: false, why };
     schedule.run(run, &mut Hops { plan, is_serial, probe })
 }
 

@@ -115,6 +115,7 @@ impl<'a> Run<'a> {
             method: Some(method.clone()),
             histograms: outcome.histograms,
             metrics: outcome.metrics,
+            why: outcome.why,
             warnings: outcome.warnings,
             error: outcome.error,
             ..Record::default()

@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use pciescope_core::record::{Failure, Metric, Target};
-use pciescope_core::{CpuList, Order, Outcome};
+use pciescope_core::{CpuList, Order, Outcome, WhyPlan};
 use pciescope_hw::probe::{Sampled, Slice, Watch};
 
 use crate::error::{Error, refusal};
 use crate::online::{Online, OnlineWatch};
 use crate::run::Run;
 use crate::totals::{Totals, asked};
+use crate::why::Explainer;
 
 /// Divides a run into slices.
 pub(crate) fn slices(cpus: &CpuList, order: Order, count: u64, duration_ns: u64) -> Vec<Slice> {
@@ -35,6 +36,21 @@ pub(crate) fn slices(cpus: &CpuList, order: Order, count: u64, duration_ns: u64)
         }
     }
     all
+}
+
+/// The longest time and the largest number of samples of a slice whose samples are all kept until it ends.
+const PIECE_NS: u64 = 1_000_000_000;
+const PIECE: u64 = 500_000;
+
+/// A slice in pieces of which all samples can be kept.
+fn pieces(slice: Slice) -> impl Iterator<Item = Slice> {
+    let Slice { cpus, count, duration_ns } = slice;
+    let of = count.div_ceil(PIECE).max(duration_ns.div_ceil(PIECE_NS)).max(1);
+    (0..of).map(move |piece| Slice {
+        cpus: cpus.clone(),
+        count: count / of + u64::from(piece < count % of),
+        duration_ns: duration_ns.div_ceil(of),
+    })
 }
 
 /// The watch of one slice: progress as thousandths of all slices.
@@ -99,6 +115,8 @@ pub(crate) struct Schedule<'c> {
     pub duration_ns: u64,
     /// Whether raw samples go to the sink.
     pub raw: bool,
+    /// Which samples are explained, if any.
+    pub why: Option<&'c WhyPlan>,
 }
 
 /// What a schedule has measured so far.
@@ -106,6 +124,7 @@ struct Progress<'p, 'r> {
     schedule: &'p Schedule<'p>,
     experiment: &'p mut dyn Experiment,
     run: &'p mut Run<'r>,
+    why: Option<Explainer<'p>>,
     /// By arm.
     totals: Vec<Totals>,
     /// Arms and CPUs that the probe refused after others had their turn, each with the reason.
@@ -120,11 +139,15 @@ impl Schedule<'_> {
     pub fn run(&self, run: &mut Run<'_>, experiment: &mut dyn Experiment) -> Result<(), Error> {
         let arms = experiment.arms();
         let share_ns = if self.duration_ns == 0 { 0 } else { (self.duration_ns / arms as u64).max(1) };
-        let all = slices(self.cpus, self.order, self.count, share_ns);
+        let mut all = slices(self.cpus, self.order, self.count, share_ns);
+        if self.why.is_some() {
+            all = all.into_iter().flat_map(pieces).collect();
+        }
         let online = Online::new(run.real_root(), self.cpus);
         let outer = OnlineWatch { outer: run.watch, online: &online };
         let totals = (0..arms).map(|_| Totals::default()).collect();
-        let mut progress = Progress { schedule: self, experiment, run, totals, failed: BTreeMap::new() };
+        let why = self.why.map(|plan| Explainer::new(plan, run.real_root(), self.cpus));
+        let mut progress = Progress { schedule: self, experiment, run, why, totals, failed: BTreeMap::new() };
         for (position, slice) in all.iter().enumerate() {
             let mut ending = progress.run.ending(&online);
             for arm in 0..arms {
@@ -156,7 +179,14 @@ impl Progress<'_, '_> {
         online: &Online<'_>,
     ) -> Result<Option<Failure>, Error> {
         let begin_ns = self.run.started.elapsed().as_nanos() as u64;
-        let mut sampled = match self.experiment.call(arm, slice, watch) {
+        if let Some(why) = &mut self.why {
+            why.begin(&slice.cpus);
+        }
+        let called = self.experiment.call(arm, slice, watch);
+        if let Some(why) = &mut self.why {
+            why.end(arm, called.as_ref().ok().and_then(Option::as_ref));
+        }
+        let mut sampled = match called {
             Ok(Some(sampled)) => sampled,
             Ok(None) => return Ok(None),
             Err(err) if self.totals.iter().all(|totals| totals.method.is_none()) => {
@@ -202,7 +232,10 @@ impl Progress<'_, '_> {
             let only = CpuList::from_iter([cpu]);
             for (arm, totals) in self.totals.iter_mut().enumerate() {
                 let taken = totals.take(&only);
-                outcomes.extend(taken.into_iter().map(|outcome| (arm, outcome)));
+                for mut outcome in taken {
+                    outcome.why = self.why.as_mut().and_then(|why| why.take(arm, &outcome));
+                    outcomes.push((arm, outcome));
+                }
             }
         }
         outcomes

@@ -100,7 +100,9 @@ impl Totals {
         for outcome in sampled.outcomes {
             let total = self.all.entry((outcome.cpu, outcome.index)).or_default();
             if order == Order::Sequential && !sampled.samples.is_empty() {
-                total.raw = batches(&sampled.samples, &outcome);
+                // Of several slices, each is a batch by itself.
+                let is_first = total.medians_ns.is_empty();
+                total.raw = if is_first { batches(&sampled.samples, &outcome) } else { Vec::new() };
             }
             if let Some((histogram, _)) = main_of(&outcome) {
                 total.batches.add(histogram);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Failure, Metric, Warning};
-use crate::{Bdf, Histogram};
+use crate::{Bdf, Histogram, Why};
 
 /// The name of the histogram of the measured latency: register, configuration or write latency.
 pub const LATENCY: &str = "latency";
@@ -40,6 +40,8 @@ pub struct Outcome {
     pub histograms: BTreeMap<String, Histogram>,
     /// Counts and rates: `triggers`, `handled`, `lost`, `extra`, `wrong_cpu`, `merged`, `late`, `samples_lost` ...
     pub metrics: BTreeMap<String, Metric>,
+    /// Why the slowest samples were slow, where that was asked for.
+    pub why: Option<Why>,
     /// What is doubtful about these figures.
     pub warnings: Vec<Warning>,
     /// Why this CPU or target was not measured, or not to its end. What was taken before stands.

@@ -43,8 +43,13 @@ impl Tracepoints {
     /// when one is hit; without it, nobody is woken.
     ///
     /// # Errors
-    /// EACCES or EPERM without CAP_PERFMON, EMFILE where too many files are open.
-    pub fn open(ids: &[u64], cpus: &CpuList, ring: usize, ready: Option<&OwnedFd>) -> io::Result<Tracepoints> {
+    /// The number of the one that cannot be opened, and EACCES or EPERM without CAP_PERFMON, EMFILE where too many files are open.
+    pub fn open(
+        ids: &[u64],
+        cpus: &CpuList,
+        ring: usize,
+        ready: Option<&OwnedFd>,
+    ) -> Result<Tracepoints, (u64, io::Error)> {
         // One file for each of them and each CPU.
         let limit = getrlimit(Resource::Nofile);
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
@@ -52,17 +57,19 @@ impl Tracepoints {
         for cpu in cpus.iter() {
             let first = events.len();
             for id in ids {
-                let event = sys::trace(*id, cpu, ready.is_some())?;
-                match events.get(first) {
-                    Some(owner) => sys::write_to_ring_of(&event, owner)?,
-                    None => {
-                        rings.push((cpu, Ring::of(&event, ring)?));
-                        if let Some(ready) = ready {
-                            epoll::add(ready, &event, EventData::new_u64(0), EventFlags::IN)?;
+                let opened = sys::trace(*id, cpu, ready.is_some()).and_then(|event| {
+                    match events.get(first) {
+                        Some(owner) => sys::write_to_ring_of(&event, owner)?,
+                        None => {
+                            rings.push((cpu, Ring::of(&event, ring)?));
+                            if let Some(ready) = ready {
+                                epoll::add(ready, &event, EventData::new_u64(0), EventFlags::IN)?;
+                            }
                         }
                     }
-                }
-                events.push(event);
+                    Ok(event)
+                });
+                events.push(opened.map_err(|error| (*id, error))?);
             }
         }
         Ok(Tracepoints { _events: events, rings })

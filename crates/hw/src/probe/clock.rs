@@ -183,6 +183,11 @@ fn step_of(stamps: &[u64]) -> u64 {
     step.unwrap_or(1)
 }
 
+/// Nanoseconds as ticks of a counter of `hz` per second, rounded down.
+pub fn to_ticks(ns: u64, hz: u64) -> u64 {
+    u64::try_from(u128::from(ns) * u128::from(hz) / 1_000_000_000).unwrap_or(u64::MAX)
+}
+
 /// The smallest difference of two stamps that is not 0, in nanoseconds, of a counter of `hz` ticks per second that
 /// advances by `step` of them at a time.
 pub fn quantum_ns(hz: u64, step: u64) -> f64 {

@@ -12,7 +12,7 @@ use pciescope_core::outcome::{CALIBRATION, LATENCY, Sample, SampleKind};
 use pciescope_core::record::{Failure, Method, Metric};
 use pciescope_core::{Bdf, CpuList, Histogram, Outcome};
 
-use super::clock::{self, Scale};
+use super::clock::{self, Scale, to_ticks};
 use super::sys::{self, Locked, Pinned, RealTime};
 use super::{Sampled, Slice, Watch, failure};
 use crate::Error;
@@ -449,10 +449,6 @@ fn breathe(begun: u64, hz: u64) {
 /// Involuntary context switches of this thread.
 fn involuntary_switches() -> u64 {
     sys::involuntary_switches().unwrap_or(0)
-}
-
-pub(super) fn to_ticks(ns: u64, hz: u64) -> u64 {
-    u64::try_from(u128::from(ns) * u128::from(hz) / 1_000_000_000).unwrap_or(u64::MAX)
 }
 
 /// Whether the kernel says that a CPU is online. Where it says nothing, a refusal means that it is not.

@@ -149,7 +149,8 @@ impl Events {
         let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let ids: Vec<u64> = points.iter().map(|(_, format)| format.id).collect();
         let cpus = topology::online(root).map_err(io::Error::other)?;
-        Ok(Events { open: Tracepoints::open(&ids, &cpus, RING, Some(&ready))?, points, ready })
+        let open = Tracepoints::open(&ids, &cpus, RING, Some(&ready)).map_err(|(_, error)| error)?;
+        Ok(Events { open, points, ready })
     }
 
     /// What was told since the last time.

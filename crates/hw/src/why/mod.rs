@@ -85,21 +85,28 @@ impl Evidence {
         let mut missing = Vec::new();
         let online = topology::online(root).unwrap_or_else(|_| cpus.clone());
         let found = points().map(|point| (Format::find(root, point.name, point.fields), point));
-        let points: Vec<(Point, Format)> = found.filter_map(|(format, point)| Some((point, format?))).collect();
+        let mut points: Vec<(Point, Format)> = found.filter_map(|(format, point)| Some((point, format?))).collect();
         let mut opened = |is_wide: bool, cpus: &CpuList, ring: usize| {
-            let of = points.iter().filter(|(point, _)| point.is_wide == is_wide);
-            let ids: Vec<u64> = of.map(|(_, format)| format.id).collect();
-            if ids.is_empty() {
-                return None;
+            loop {
+                let of = points.iter().filter(|(point, _)| point.is_wide == is_wide);
+                let ids: Vec<u64> = of.map(|(_, format)| format.id).collect();
+                if ids.is_empty() {
+                    return None;
+                }
+                match Tracepoints::open(&ids, cpus, ring, None) {
+                    Ok(opened) => return Some(opened),
+                    // The others serve without it.
+                    Err((id, error)) => {
+                        let place = points.iter().position(|(_, format)| format.id == id).expect("it is one of them");
+                        missing.push(format!("{}: {error}", points.remove(place).0.name));
+                    }
+                }
             }
-            let opened = Tracepoints::open(&ids, cpus, ring, None);
-            opened.map_err(|error| missing.push(format!("tracepoints: {error}"))).ok()
         };
         let (here, wide) = (opened(false, cpus, RING), opened(true, &online, WIDE_RING));
-        if points.is_empty() {
+        if points.is_empty() && missing.is_empty() {
             missing.push("tracepoints: tracefs cannot be read".to_owned());
         }
-        missing.dedup();
         let (mut smi_files, is_guest) = (BTreeMap::new(), environment::hypervisor(root).is_some());
         if cfg!(target_arch = "x86_64") {
             for cpu in cpus.iter() {

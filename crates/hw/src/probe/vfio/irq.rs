@@ -11,11 +11,11 @@ use pciescope_core::record::{Failure, Method, Metric};
 use pciescope_core::{Histogram, IrqPlan, IrqSource, Outcome};
 
 use super::Vfio;
-use crate::probe::clock::{self, Scale};
+use crate::probe::clock::{self, Scale, to_ticks};
 use crate::probe::interrupts::{self, Affinity, Counts, Line};
 use crate::probe::sys::{self, EventFd, Locked, Pinned, RealTime};
 use crate::probe::trigger::Kind;
-use crate::probe::userspace::{calibration, not_pinned, to_ticks};
+use crate::probe::userspace::{calibration, not_pinned};
 use crate::probe::{Probe as _, Sampled, Slice, Watch, failure};
 use crate::{Error, Root};
 use armed::{Armed, Fired};

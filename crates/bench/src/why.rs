@@ -1,0 +1,152 @@
+//! Why the slowest samples of a run were slow: after each slice, its slowest samples meet the evidence of that time.
+
+use std::collections::BTreeMap;
+
+use pciescope_core::outcome::{LATENCY, Sample, SampleKind, TRIGGER_TO_HANDLER};
+use pciescope_core::why::{Cause, SlowSample};
+use pciescope_core::{CpuList, Outcome, Why, WhyPlan};
+use pciescope_hw::Root;
+use pciescope_hw::probe::Sampled;
+use pciescope_hw::probe::clock::to_ticks;
+use pciescope_hw::why::{Evidence, Scope, Seen, Window};
+
+/// A sample that took this much longer than a typical one counts as a gap, of which SMIs are some, in nanoseconds.
+const GAP_NS: f64 = 10_000.0;
+/// So many of a slice's slowest samples are looked at: SMIs among them have to be counted.
+const LOOKED_AT: usize = 1000;
+/// Samples above a limit are kept up to this number, for each CPU and target.
+const MOST_KEPT: usize = 10_000;
+
+/// Which arm, CPU and target.
+type Key = (usize, u32, u16);
+
+/// The evidence of a run, and what came of it so far.
+pub(crate) struct Explainer<'p> {
+    plan: &'p WhyPlan,
+    /// `None` where the machine is a synthetic one.
+    evidence: Option<Evidence>,
+    found: BTreeMap<Key, Why>,
+}
+
+impl<'p> Explainer<'p> {
+    pub fn new(plan: &'p WhyPlan, root: Option<&Root>, cpus: &CpuList) -> Self {
+        Explainer { plan, evidence: root.map(|root| Evidence::open(root, cpus)), found: BTreeMap::new() }
+    }
+
+    /// A slice on these CPUs begins.
+    pub fn begin(&mut self, cpus: &CpuList) {
+        if let Some(evidence) = &mut self.evidence {
+            evidence.begin(cpus);
+        }
+    }
+
+    /// It has ended, with these samples where it was measured.
+    pub fn end(&mut self, arm: usize, sampled: Option<&Sampled>) {
+        let seen = self.evidence.as_mut().and_then(Evidence::end);
+        let (Some(seen), Some(sampled)) = (seen, sampled) else { return };
+        for outcome in &sampled.outcomes {
+            self.explain(arm, outcome, sampled, &seen);
+        }
+    }
+
+    fn explain(&mut self, arm: usize, outcome: &Outcome, sampled: &Sampled, seen: &Seen) {
+        let method = &sampled.method;
+        let (kind, name) = match outcome.histograms.contains_key(LATENCY) {
+            true => (SampleKind::Latency, LATENCY),
+            false => (SampleKind::TriggerToHandler, TRIGGER_TO_HANDLER),
+        };
+        let histogram = outcome.histograms.get(name);
+        let typical_ns = histogram.and_then(|histogram| histogram.middle_ns()).unwrap_or(0.0);
+        let missing = || self.evidence.as_ref().map_or_else(Vec::new, |evidence| evidence.missing().to_vec());
+        let why = self.found.entry((arm, outcome.cpu, outcome.index)).or_insert_with(|| Why {
+            typical_ns,
+            missing: missing(),
+            ..Why::default()
+        });
+        let (events, lost) = seen.events(outcome.cpu);
+        why.events += events;
+        why.events_lost += lost;
+        why.clock_error_ns = why.clock_error_ns.max(seen.clock_error_ns());
+        let is_own = |sample: &&Sample| (sample.cpu, sample.index, sample.kind) == (outcome.cpu, outcome.index, kind);
+        let mut slowest: Vec<&Sample> = sampled.samples.iter().filter(is_own).collect();
+        slowest.sort_by_key(|sample| std::cmp::Reverse(sample.value_ps));
+        slowest.truncate(LOOKED_AT.max(self.plan.slowest as usize));
+        // A handler ends what the kernel's module times; what a thread ends, all that delays a thread delays.
+        let is_handler = kind == SampleKind::TriggerToHandler && method.backend == "kmod";
+        let scope = if is_handler { Scope::Handler } else { Scope::Thread };
+        let Some(begun) = sampled.begun else {
+            why.missing = vec!["the clock of the samples: this version of the module does not tell it".to_owned()];
+            return;
+        };
+        let batch = f64::from(method.batch.max(1));
+        let mut found: Vec<SlowSample> = Vec::new();
+        for sample in slowest {
+            let value_ns = sample.value_ps as f64 / 1e3;
+            let begin = begun + to_ticks(sample.at_ns, method.clock_hz);
+            let length = to_ticks((value_ns * batch) as u64, method.clock_hz);
+            let excess_ns = (value_ns - typical_ns).max(0.0) * batch;
+            let window = Window { cpu: sample.cpu, ticks: (begin, begin + length), excess_ns, scope };
+            found.push(SlowSample { at_ns: seen.at(begin), value_ns, parts: seen.explain(&window) });
+        }
+        name_smis(&mut found, typical_ns, seen.smis(outcome.cpu));
+        why.slowest.extend(found);
+        why.slowest.sort_by(|a, b| b.value_ns.total_cmp(&a.value_ns));
+        let above = self.plan.above_ns.map_or(f64::INFINITY, |ns| ns as f64);
+        let above = why.slowest.partition_point(|sample| sample.value_ns > above).min(MOST_KEPT);
+        why.slowest.truncate(above.max(self.plan.slowest as usize));
+    }
+
+    /// What was found of an arm's CPU and target.
+    pub fn take(&mut self, arm: usize, outcome: &Outcome) -> Option<Why> {
+        self.found.remove(&(arm, outcome.cpu, outcome.index))
+    }
+}
+
+/// Names the SMIs among a slice's slowest samples: those that nothing else explains, where they are as many as the CPU counted.
+/// Where they are not, and there were some, each of them may be one.
+fn name_smis(found: &mut [SlowSample], typical_ns: f64, smis: Option<u64>) {
+    let Some(smis @ 1..) = smis else { return };
+    let is_open = |sample: &SlowSample| {
+        let cause = sample.cause();
+        matches!(cause, Cause::Device | Cause::Standstill | Cause::Hypervisor | Cause::Unknown)
+            && sample.value_ns - typical_ns > GAP_NS
+    };
+    let open = found.iter().filter(|sample| is_open(sample)).count() as u64;
+    let cause = if open == smis { Cause::Smi } else { Cause::Unknown };
+    for sample in found.iter_mut().filter(|sample| is_open(sample)) {
+        sample.parts[0].cause = cause;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pciescope_core::why::Part;
+
+    use super::*;
+
+    fn slow(value_ns: f64, cause: Cause) -> SlowSample {
+        SlowSample { at_ns: 0, value_ns, parts: vec![Part { cause, name: None, ns: value_ns }] }
+    }
+
+    #[test]
+    fn gaps_are_smis_where_they_are_as_many() {
+        let slowest = || {
+            vec![
+                slow(9e5, Cause::Device),
+                slow(8e5, Cause::Timer),
+                slow(7e5, Cause::Standstill),
+                slow(9e3, Cause::Device),
+            ]
+        };
+        let causes = |smis| {
+            let mut all = slowest();
+            name_smis(&mut all, 1e3, smis);
+            all.iter().map(SlowSample::cause).collect::<Vec<_>>()
+        };
+        use Cause::*;
+        assert_eq!(causes(Some(2)), [Smi, Timer, Smi, Device]);
+        assert_eq!(causes(Some(1)), [Unknown, Timer, Unknown, Device]);
+        assert_eq!(causes(Some(0)), [Device, Timer, Standstill, Device]);
+        assert_eq!(causes(None), [Device, Timer, Standstill, Device]);
+    }
+}
