@@ -1,10 +1,11 @@
-//! Figures of a section: charts, each with its table. What has heat maps has none here.
+//! Figures of a section: charts, each with its table. What has heat maps has only those of its slowest samples.
 
 mod convert;
 pub(crate) mod counters;
 mod readout;
 mod verify;
 mod watch;
+mod why;
 
 use pciescope_core::{change, comparison, convert as conversion};
 
@@ -33,6 +34,7 @@ pub(crate) struct Figure {
 pub(crate) fn of(section: &Section) -> Vec<Figure> {
     match model::kind(section.test()) {
         Kind::Readout => readout::of(section),
+        Kind::Mmio | Kind::Path | Kind::Irq => why::of(section),
         Kind::Counters => counters::of(section),
         Kind::Verify if section.test() == comparison::TEST => verify::of(section),
         Kind::Other if section.test() == conversion::TEST => convert::of(section),

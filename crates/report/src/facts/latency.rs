@@ -8,7 +8,7 @@ use pciescope_core::{Bdf, Histogram, Record};
 
 use super::conclusions::{Conclusions, Place, largest, quoted, who};
 use super::rules::{FAR_FROM_BEST, FEW_SAMPLES, LONG_TAIL, UNEVEN_NODES};
-use super::{Fact, Facts};
+use super::{Fact, Facts, why};
 use crate::layout::{Columns, Left, Right, Rows, bar_of, ends};
 use crate::losses;
 use crate::model::{self, Headline, Kind, LossCount, Section, cpu_of, target_of};
@@ -102,6 +102,8 @@ pub(super) fn facts(section: &Section, sections: &[&Section]) -> Facts {
         Kind::Path => {}
         _ => facts.lines.extend(compared(section, headline.as_ref())),
     }
+    facts.lines.extend(why::lines(section));
+    facts.more = why::table(section, false);
     facts.mark_section(section);
     facts.table = Some(if hops.is_empty() {
         per_cpu(section, control, None, &mut facts.below)

@@ -12,6 +12,7 @@ mod rules;
 mod soak;
 pub(crate) mod verify;
 pub(crate) mod watch;
+pub(crate) mod why;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -72,6 +73,8 @@ pub(crate) struct Facts {
     /// The figures of the first screen; none where the page has none of this kind.
     pub tiles: Vec<Fact>,
     pub table: Option<Columns>,
+    /// A second table, which answers a question of its own.
+    pub more: Option<Columns>,
     /// A line below the table.
     pub below: Option<String>,
 }

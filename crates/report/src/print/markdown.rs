@@ -23,7 +23,7 @@ pub fn render(records: &[Record]) -> String {
         for line in &facts.lines {
             let _ = writeln!(text, "- {}", escaped(&without_colours(line)));
         }
-        if let Some(table) = &facts.table {
+        for table in facts.more.iter().chain(&facts.table) {
             text.push('\n');
             push_table(&mut text, table);
         }

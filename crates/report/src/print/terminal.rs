@@ -62,7 +62,7 @@ pub fn brief(records: &[Record], most: usize) -> Vec<String> {
 fn text(facts: &Facts) -> String {
     let titles = wrap(&facts.title, WIDTH, "", "  ").into_iter().map(|line| paint(Tone::Strong, &line));
     let mut text: String = titles.chain(facts.lines.iter().flat_map(|line| broken(line))).map(|l| l + "\n").collect();
-    if let Some(table) = &facts.table {
+    for table in facts.more.iter().chain(&facts.table) {
         text.push('\n');
         let mut lines = table.lines().into_iter();
         text.extend(lines.next().map(|head| paint(Tone::Dim, &head) + "\n"));
