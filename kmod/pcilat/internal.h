@@ -175,6 +175,7 @@ struct pcilat_event {
 	u64 triggered;
 	u64 entry;
 	u64 acked;
+	u64 code;	/* kernel code that was interrupted, or 0 */
 	u32 cpu;
 };
 
@@ -282,6 +283,8 @@ bool pcilat_turn_is_over(const struct pcilat_worker *w);
 void pcilat_worker_wait(const struct pcilat_worker *w, u64 until);
 void pcilat_job_store(struct pcilat_job *job, u32 cpu, struct pcilat_slot_state *slot,
 		      struct pcilat_figures *f, u32 kind, u64 at, u64 ticks);
+void pcilat_job_store_code(struct pcilat_job *job, u32 cpu, const struct pcilat_slot_state *slot,
+			   u64 code);
 u64 pcilat_job_done(const struct pcilat_job *job);
 
 /*

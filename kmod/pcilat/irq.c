@@ -6,6 +6,8 @@
  * One worker at a time triggers. struct pcilat_vector says how a trigger reaches
  * the handler, and how the answer comes back.
  */
+#include <asm/irq_regs.h>
+
 #include "internal.h"
 
 #define PCILAT_DRAIN_NS	(5 * NSEC_PER_MSEC)	/* the wait for doubled interrupts */
@@ -20,6 +22,7 @@
  */
 static void pcilat_answer(struct pcilat_vector *v, u64 entry, u64 acked)
 {
+	struct pt_regs *regs = get_irq_regs();
 	u64 open = READ_ONCE(v->open);
 
 	if (!open || (s64)(entry - open) < 0 || cmpxchg(&v->open, open, 0) != open) {
@@ -30,6 +33,7 @@ static void pcilat_answer(struct pcilat_vector *v, u64 entry, u64 acked)
 		.triggered = open,
 		.entry = entry,
 		.acked = acked,
+		.code = regs && !user_mode(regs) ? instruction_pointer(regs) : 0,
 		.cpu = smp_processor_id(),
 	};
 	/* Pairs with pcilat_take_answer(): the event is complete. */
@@ -97,6 +101,7 @@ static void pcilat_count_event(struct pcilat_worker *w, const struct pcilat_vect
 	slot->counts.handled++;
 	pcilat_job_store(job, w->cpu, slot, &slot->latency, PCILAT_RECORD_TRIGGER,
 			 event->triggered, latency);
+	pcilat_job_store_code(job, w->cpu, slot, event->code);
 	pcilat_job_store(job, w->cpu, slot, &slot->ack, PCILAT_RECORD_ACK, event->entry, ack);
 	if (!job->text)
 		return;

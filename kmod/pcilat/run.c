@@ -83,6 +83,20 @@ void pcilat_job_store(struct pcilat_job *job, u32 cpu, struct pcilat_slot_state 
 	}
 }
 
+/* Adds where the kernel was when the last interrupt came. */
+void pcilat_job_store_code(struct pcilat_job *job, u32 cpu, const struct pcilat_slot_state *slot,
+			   u64 code)
+{
+	struct pcilat_record record = {
+		.at = code,
+		.cpu = cpu,
+		.kind_index = PCILAT_RECORD_CODE << 14 | slot->counts.index,
+	};
+
+	if (code && job->req.flags & PCILAT_RUN_RAW)
+		pcilat_ring_write(&job->pl->ring, &record);
+}
+
 bool pcilat_turn_is_over(const struct pcilat_worker *w)
 {
 	return pcilat_job_stopped(w->job) || (w->deadline && pcilat_clock() >= w->deadline);

@@ -85,7 +85,9 @@ impl<'p> Explainer<'p> {
             let begin = begun + to_ticks(sample.at_ns, method.clock_hz);
             let length = to_ticks((value_ns * batch) as u64, method.clock_hz);
             let excess_ns = (value_ns - typical_ns).max(0.0) * batch;
-            let window = Window { cpu: sample.cpu, ticks: (begin, begin + length), excess_ns, scope };
+            let address = sampled.interrupted.get(&(sample.cpu, sample.at_ns)).copied();
+            let interrupted = self.evidence.as_mut().zip(address).map(|(evidence, address)| evidence.function(address));
+            let window = Window { cpu: sample.cpu, ticks: (begin, begin + length), excess_ns, scope, interrupted };
             found.push(SlowSample { at_ns: seen.at(begin), value_ns, parts: seen.explain(&window) });
         }
         name_smis(&mut found, typical_ns, seen.smis(outcome.cpu));

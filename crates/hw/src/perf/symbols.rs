@@ -107,9 +107,10 @@ impl Symbols {
         Place { object: object.to_owned(), symbol, is_kernel: true }
     }
 
-    /// The name of the kernel's function at an address.
-    pub(crate) fn function(&mut self, address: u64) -> String {
-        self.kernel(address).symbol
+    /// The kernel's function at an address, and its module or `[kernel]`.
+    pub(crate) fn function(&mut self, address: u64) -> (String, String) {
+        let Place { symbol, object, .. } = self.kernel(address);
+        (symbol, object)
     }
 
     /// The program or library as a whole: `perf record` names its functions.

@@ -281,8 +281,7 @@ impl Probe for Fake {
             }
         }
         let method = self.method(plan.gap_ns.into(), plan.batch);
-        let (sampled, number) =
-            run.finish(Sampled { method, outcomes, samples, samples_lost: 0, begun: None, failure: ended });
+        let (sampled, number) = run.finish(Sampled { method, outcomes, samples, failure: ended, ..Sampled::default() });
         (self.device, self.sampled) = (device, number);
         Ok(sampled)
     }
@@ -369,8 +368,7 @@ impl Probe for Fake {
             outcome.metrics.extend(counts.metrics());
         }
         let method = self.method(plan.interval_ns, 1);
-        let (sampled, number) =
-            run.finish(Sampled { method, outcomes, samples, samples_lost: 0, begun: None, failure: ended });
+        let (sampled, number) = run.finish(Sampled { method, outcomes, samples, failure: ended, ..Sampled::default() });
         self.sampled = number;
         Ok(sampled)
     }

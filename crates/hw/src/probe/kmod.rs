@@ -4,6 +4,7 @@ mod errno;
 mod results;
 pub mod uapi;
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::PathBuf;
@@ -141,7 +142,7 @@ impl Kmod {
     ) -> Result<Sampled, Error> {
         let measured_hz = clock::measured_hz();
         let finished = self.run(cpus, vectors, *request, watch)?;
-        let (samples, samples_lost) = self.samples(&finished);
+        let (samples, interrupted, samples_lost) = self.samples(&finished);
         let names = match request.kind {
             PCILAT_KIND_IRQ => [TRIGGER_TO_HANDLER, ENTRY_TO_ACK, CALIBRATION],
             _ => [LATENCY, "", CALIBRATION],
@@ -160,7 +161,15 @@ impl Kmod {
             outcomes.push(outcome);
         }
         let begun = Some(finished.status.start).filter(|start| *start > 0);
-        Ok(Sampled { method: self.method(request, measured_hz), outcomes, samples, samples_lost, begun, failure })
+        Ok(Sampled {
+            method: self.method(request, measured_hz),
+            outcomes,
+            samples,
+            interrupted,
+            samples_lost,
+            begun,
+            failure,
+        })
     }
 
     /// Runs a request to its end, or until the user stops it, and fetches what came out.
@@ -279,16 +288,24 @@ impl Kmod {
     }
 
     /// Raw records become samples; a record whose duration did not fit its field is counted as lost.
-    fn samples(&self, finished: &KernelRun) -> (Vec<Sample>, u64) {
+    fn samples(&self, finished: &KernelRun) -> (Vec<Sample>, HashMap<(u32, u64), u64>, u64) {
         let accesses = finished.slots.first().map_or(1, |(slot, _)| slot.accesses.max(1));
         let (one, many) = (Scale { hz: self.info.clock_hz, accesses: 1 }, Scale { hz: self.info.clock_hz, accesses });
         let mut lost = finished.lost;
-        let mut samples = Vec::with_capacity(finished.records.len());
+        let mut samples: Vec<Sample> = Vec::with_capacity(finished.records.len());
+        let mut interrupted = HashMap::new();
         for record in &finished.records {
             let kind = match u32::from(record.kind_index >> 14) {
                 PCILAT_RECORD_LATENCY => SampleKind::Latency,
                 PCILAT_RECORD_TRIGGER => SampleKind::TriggerToHandler,
                 PCILAT_RECORD_ACK => SampleKind::EntryToAck,
+                PCILAT_RECORD_CODE => {
+                    let is_its =
+                        |of: &&Sample| of.kind == SampleKind::TriggerToHandler && of.cpu == u32::from(record.cpu);
+                    let of = samples.last().filter(is_its);
+                    interrupted.extend(of.map(|of| ((of.cpu, of.at_ns), record.at)));
+                    continue;
+                }
                 _ => {
                     lost += 1;
                     continue;
@@ -308,7 +325,7 @@ impl Kmod {
             });
         }
         samples.sort_by_key(|sample| sample.at_ns);
-        (samples, lost)
+        (samples, interrupted, lost)
     }
 }
 

@@ -17,6 +17,8 @@ pub mod trigger;
 pub mod userspace;
 pub mod vfio;
 
+use std::collections::HashMap;
+
 use pciescope_core::outcome::Sample;
 use pciescope_core::record::{Failure, Method};
 use pciescope_core::{Bdf, CpuList, IrqPlan, MmioPlan, Outcome, PathPlan};
@@ -66,6 +68,8 @@ pub struct Sampled {
     pub outcomes: Vec<Outcome>,
     /// Raw samples in the order of time, where the plan asked for them.
     pub samples: Vec<Sample>,
+    /// The address of the kernel's code that an interrupt met, by CPU and time of the sample, where the backend knows it.
+    pub interrupted: HashMap<(u32, u64), u64>,
     /// Raw samples that were taken but overwritten before they were read.
     pub samples_lost: u64,
     /// The clock of [`clock`] at the moment to which the times of the samples refer; `None` where that is not known.

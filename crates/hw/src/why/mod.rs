@@ -26,6 +26,8 @@ use timeline::{Builder, Timeline};
 const RING: usize = 4 << 20;
 /// The same of the other CPUs, of which only rare events are looked at.
 const WIDE_RING: usize = 64 << 10;
+/// The module that times interrupts.
+const MODULE: &str = "[pcilat]";
 /// The count of SMIs since the CPU's reset (Intel SDM volume 4, MSR_SMI_COUNT).
 const SMI_COUNT: u64 = 0x34;
 
@@ -38,6 +40,8 @@ pub struct Evidence {
     symbols: Symbols,
     online: CpuList,
     smi_files: BTreeMap<u32, File>,
+    /// What leaving each idle state takes, by CPU.
+    idle_exits: BTreeMap<u32, BTreeMap<String, u64>>,
     is_guest: bool,
     missing: Vec<String>,
     running: Option<Running>,
@@ -52,7 +56,7 @@ struct Running {
 }
 
 /// A sample that is to be explained.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Window {
     /// The CPU that it was taken on.
     pub cpu: u32,
@@ -62,6 +66,8 @@ pub struct Window {
     pub excess_ns: f64,
     /// Where it ended.
     pub scope: Scope,
+    /// The kernel's function that its interrupt met, and the function's module.
+    pub interrupted: Option<(String, String)>,
 }
 
 /// What was seen during a slice.
@@ -121,7 +127,9 @@ impl Evidence {
                 }
             }
         }
-        Evidence { points, here, wide, symbols: Symbols::of(root), online, smi_files, is_guest, missing, running: None }
+        let idle_exits = cpus.iter().map(|cpu| (cpu, idle_exits(root, cpu))).collect();
+        let symbols = Symbols::of(root);
+        Evidence { points, here, wide, symbols, online, smi_files, idle_exits, is_guest, missing, running: None }
     }
 
     /// What cannot be looked at here, each with the reason.
@@ -140,6 +148,11 @@ impl Evidence {
         self.running = Some(Running { heartbeat, begun: clock::pair(), smis: self.smis() });
     }
 
+    /// The kernel's function at an address, and its module or `[kernel]`.
+    pub fn function(&mut self, address: u64) -> (String, String) {
+        self.symbols.function(address)
+    }
+
     /// What was seen since then. `None` where it was not begun.
     pub fn end(&mut self) -> Option<Seen> {
         let Running { heartbeat, begun, smis } = self.running.take()?;
@@ -156,6 +169,7 @@ impl Evidence {
         for (cpu, bytes) in beaten.bytes {
             let mut timeline = self.timeline(&bytes, ended.ns);
             timeline.add_wide(&wide);
+            timeline.idle_exits = self.idle_exits.get(&cpu).cloned().unwrap_or_default();
             timelines.insert(cpu, timeline);
         }
         let after = self.smis();
@@ -171,7 +185,7 @@ impl Evidence {
 
     fn timeline(&mut self, bytes: &[u8], end_ns: u64) -> Timeline {
         let (points, symbols) = (&self.points, &mut self.symbols);
-        let mut symbol = |address| symbols.function(address);
+        let mut symbol = |address| symbols.function(address).0;
         let mut builder = Builder::default();
         for piece in pieces(bytes) {
             let mark = match piece {
@@ -197,6 +211,16 @@ fn mark(points: &[(Point, Format)], raw: &[u8]) -> Option<points::Mark> {
     (point.mark)(format, raw)
 }
 
+/// What leaving each idle state of a CPU takes by its driver, in nanoseconds (the kernel's admin-guide/pm/cpuidle.rst).
+fn idle_exits(root: &Root, cpu: u32) -> BTreeMap<String, u64> {
+    let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");
+    let latency = |state: String| {
+        let us = root.number(format!("{folder}/{state}/latency"))?;
+        Some((format!("C-state {}", state.strip_prefix("state")?), us * 1000))
+    };
+    root.names(&folder).into_iter().filter_map(latency).collect()
+}
+
 fn smi_count(file: &File) -> io::Result<u64> {
     let mut bytes = [0; 8];
     file.read_exact_at(&mut bytes, SMI_COUNT)?;
@@ -217,12 +241,16 @@ impl Seen {
         if named >= left {
             return told.parts;
         }
+        // Where an idle CPU or the waiting module was interrupted, nothing held the interrupt up.
+        let is_held_up = |(_, module): &&(String, String)| module != MODULE && !told.is_idle;
+        let code = window.interrupted.as_ref().filter(is_held_up).map(|(function, _)| function.clone());
         let (cause, name) = match told.instant {
             _ if told.is_lost => (Cause::EvidenceLost, None),
             _ if self.stood_still(window) => (self.who_stopped(window.cpu), None),
-            Some((cause, name)) => (cause, Some(name).filter(|name| !name.is_empty())),
-            None if self.has_heartbeat => (Cause::Device, None),
-            None => (Cause::Unknown, None),
+            Some((cause, name)) if left <= most_ns(cause) => (cause, Some(name).filter(|name| !name.is_empty())),
+            _ if code.is_some() => (Cause::IrqsOff, code),
+            _ if self.has_heartbeat => (Cause::Device, None),
+            _ => (Cause::Unknown, None),
         };
         let mut parts = vec![rest(cause, name, left)];
         parts.extend(told.parts);
@@ -274,6 +302,15 @@ impl Seen {
     fn ticks(&self, ns: u64) -> u64 {
         let (span, span_ns) = (self.ended.ticks - self.begun.ticks, self.ended.ns - self.begun.ns);
         (u128::from(ns) * u128::from(span) / u128::from(span_ns.max(1))) as u64
+    }
+}
+
+/// What something without a length of its own can take at most, in nanoseconds: it does not explain more than that.
+fn most_ns(cause: Cause) -> f64 {
+    match cause {
+        Cause::TlbFlush => 50e3,
+        Cause::PageFault | Cause::Frequency | Cause::Migration => 1e6,
+        _ => f64::INFINITY,
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Timeline {
     instants: Vec<Instant>,
     /// Times of which events are lost.
     lost: Vec<(u64, u64)>,
+    /// What leaving an idle state takes at most, by its name, in nanoseconds.
+    pub idle_exits: BTreeMap<String, u64>,
     /// Hits that were understood.
     pub events: u64,
     /// Hits that found no room, or were not understood.
@@ -67,6 +69,8 @@ pub(super) struct Told {
     pub instant: Option<(Cause, String)>,
     /// Whether events of this time are lost.
     pub is_lost: bool,
+    /// Whether the CPU was idle at its end.
+    pub is_idle: bool,
 }
 
 /// A timeline in the making.
@@ -179,6 +183,15 @@ impl Timeline {
         for span in inside.filter(|span| scope.has(span.cause) && (span.thread == 0 || Some(span.thread) != current)) {
             *sums.entry((span.cause, &span.name)).or_default() += span.to.min(to) - span.from.max(from);
         }
+        // A CPU that waits is idle for as long as nothing comes; only leaving that state is time lost.
+        sums.retain(|(cause, name), ns| {
+            *ns = (*ns).min(if *cause == Cause::IdleExit {
+                self.idle_exits.get(*name).copied().unwrap_or(0)
+            } else {
+                *ns
+            });
+            *ns > 0
+        });
         let part = |((cause, name), ns): ((Cause, &str), u64)| Part {
             cause,
             name: Some(name.to_owned()).filter(|name| !name.is_empty()),
@@ -193,6 +206,7 @@ impl Timeline {
             parts,
             instant: instant.map(|instant| (instant.cause, instant.name.clone())),
             is_lost: self.lost.iter().any(|(begin, end)| *begin < to && from < *end),
+            is_idle: self.thread_at(to) == Some(0),
         }
     }
 

@@ -244,11 +244,12 @@ enum pcilat_record_kind {
 	PCILAT_RECORD_LATENCY	= 0,
 	PCILAT_RECORD_TRIGGER	= 1,	/* trigger to handler */
 	PCILAT_RECORD_ACK	= 2,	/* handler entry to acknowledge */
+	PCILAT_RECORD_CODE	= 3,	/* the kernel's code that the interrupt of the last TRIGGER met */
 };
 
 /* One raw record; 16 bytes. */
 struct pcilat_record {
-	__u64 at;		/* ticks since the run's start */
+	__u64 at;		/* ticks since the run's start; CODE: an address */
 	__u32 value;		/* ticks; 0xffffffff: longer, see the slot's max */
 	__u16 cpu;
 	__u16 kind_index;	/* kind in bits 15:14, hop or vector in 13:0 */

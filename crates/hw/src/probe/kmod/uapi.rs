@@ -27,7 +27,8 @@ mirror! {
         // enum pcilat_what
         u32: PCILAT_WHAT_LATENCY = 0, PCILAT_WHAT_ACK = 1, PCILAT_WHAT_CALIBRATION = 2, PCILAT_WHATS = 3;
         // enum pcilat_record_kind
-        u32: PCILAT_RECORD_LATENCY = 0, PCILAT_RECORD_TRIGGER = 1, PCILAT_RECORD_ACK = 2;
+        u32: PCILAT_RECORD_LATENCY = 0, PCILAT_RECORD_TRIGGER = 1, PCILAT_RECORD_ACK = 2,
+            PCILAT_RECORD_CODE = 3;
         u32: PCILAT_BAR_PRESENT = 1 << 0, PCILAT_BAR_MEMORY = 1 << 1, PCILAT_BAR_64BIT = 1 << 2,
             PCILAT_BAR_PREFETCH = 1 << 3, PCILAT_RUN_RAW = 1 << 0, PCILAT_RUN_ONES_OK = 1 << 1;
         Ioctl: PCILAT_IOC_INFO = _IOWR::<Info>(0xb7, 0);

@@ -124,7 +124,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, slice: &Slice, watch: &dyn Watch
         method.notes.push("SCHED_FIFO was not permitted: other threads may have run first.".to_owned());
     }
     method.notes.extend(locked.err().map(sys::not_locked));
-    Ok(Sampled { method, outcomes, samples, samples_lost: 0, begun: Some(begun), failure })
+    Ok(Sampled { method, outcomes, samples, begun: Some(begun), failure, ..Sampled::default() })
 }
 
 struct RunState<'a> {
