@@ -115,7 +115,9 @@ static struct lab_function *lab_overlaid(struct pci_bus *bus, unsigned int devfn
 }
 
 /* The dwords of the PCI Express capability that the board may answer, in its order. */
-static const u16 lab_express[] = { PCI_EXP_LNKCTL, PCI_EXP_SLTCTL, PCI_EXP_LNKCTL2 };
+static const u16 lab_express[] = {
+	PCI_EXP_LNKCTL, PCI_EXP_SLTCTL, PCI_EXP_LNKCTL2, PCI_EXP_LNKCAP, PCI_EXP_LNKCAP2,
+};
 
 /* The place of an access among lab_express, negative for all others. */
 static int lab_express_of(const struct lab_function *function, int where)

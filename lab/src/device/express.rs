@@ -4,18 +4,19 @@
 use super::command::CommandError;
 use super::words::{Words, parse_number};
 
-/// The dwords of the capability that can be replaced, by their offset: link, slot, link 2.
-pub const DWORDS: [usize; 3] = [0x10, 0x18, 0x30];
+/// The dwords of the capability that can be replaced, by their offset: link, slot, link 2, and the capabilities of
+/// both links.
+pub const DWORDS: [usize; 5] = [0x10, 0x18, 0x30, 0x0c, 0x2c];
 /// Bits that software clears by writing 1, in the same order: LBMS and LABS; the slot's events.
-const CLEARED: [u32; 3] = [0xc000 << 16, 0x011f << 16, 0];
+const CLEARED: [u32; 5] = [0xc000 << 16, 0x011f << 16, 0, 0, 0];
 /// Bytes that they take at the beginning of the function's configuration page: value and mask of each.
-pub const BYTES: u64 = 24;
+pub const BYTES: u64 = 40;
 
 /// What one function shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Express {
-    values: [u32; 3],
-    masks: [u32; 3],
+    values: [u32; 5],
+    masks: [u32; 5],
 }
 
 impl Express {
@@ -44,7 +45,7 @@ impl Express {
             return words.end();
         }
         let number = |word: &str| parse_number(word).and_then(|number| u32::try_from(number).ok());
-        let place = words.parsed("an offset", "0x10, 0x18 or 0x30", |word| {
+        let place = words.parsed("an offset", "0x0c, 0x10, 0x18, 0x2c or 0x30", |word| {
             DWORDS.iter().position(|known| number(word) == Some(*known as u32))
         })?;
         let value = words.parsed("a value", "a number below 2^32", number)?;

@@ -7,7 +7,7 @@ use super::time_based::{Shares, State, Stop, Variant};
 use super::{Agent, RasdesBank};
 
 const KNOWN: &str = "traffic, rate, event, set, tba-set, states, variant, stop, limit, width, torn, absent, \
-                     absent-report, agent, firmware, gone, back, mute, vsec or link";
+                     absent-report, agent, firmware, gone, back, mute, vsec, dpc or link";
 const NUMBER: &str = "a whole number below 2^64";
 
 /// A way through the port, seen from it.
@@ -101,6 +101,15 @@ impl RasdesBank {
                 "loop" => self.list.is_looped = words.switch()?,
                 word => return Err(wrong(word, "rev, id, foreign-first or loop")),
             },
+            "dpc" => {
+                self.list.containment = match words.word("DPC Status, or none")? {
+                    "none" => None,
+                    word => {
+                        let status = parse_number(word).and_then(|status| u16::try_from(status).ok());
+                        Some(status.ok_or_else(|| wrong(word, "a number below 2^16, or none"))?)
+                    }
+                }
+            }
             "link" => {
                 let generation = words.in_range(1, 6, "a generation from 1 to 6")?;
                 self.width = words.parsed("the link's width", "1, 2, 4, 8 or 16 lanes", |word| {

@@ -12,6 +12,10 @@ const VSEC_REV: u8 = 4;
 pub(super) const FOREIGN_AT: usize = 0x20;
 const FOREIGN_ID: u32 = 0x0001;
 pub(super) const FOREIGN_BYTES: u32 = 0x18;
+const EXT_CONTAINMENT: u32 = 0x001d;
+/// Where Downstream Port Containment lies, from the overlay's first byte, and its status from there (7.9.14.4).
+const CONTAINMENT_AT: usize = 0x10;
+const CONTAINMENT_STATUS: usize = CONTAINMENT_AT + 8;
 
 /// What the list of capabilities looks like.
 #[derive(Clone, Copy, Debug)]
@@ -20,11 +24,13 @@ pub(super) struct List {
     pub(super) rev: u8,
     pub(super) has_foreign_first: bool,
     pub(super) is_looped: bool,
+    /// DPC Status; `None` without that capability.
+    pub(super) containment: Option<u16>,
 }
 
 impl Default for List {
     fn default() -> Self {
-        List { id: VSEC_ID, rev: VSEC_REV, has_foreign_first: false, is_looped: false }
+        List { id: VSEC_ID, rev: VSEC_REV, has_foreign_first: false, is_looped: false, containment: None }
     }
 }
 
@@ -32,9 +38,13 @@ impl List {
     /// A register of the capabilities before the block, by its offset in the overlay.
     pub(super) fn read(&self, shape: &Shape, offset: usize) -> u32 {
         let after_first = if self.has_foreign_first { shape.first + FOREIGN_AT as u16 } else { shape.vsec };
-        match offset {
-            0 => EXT_DATA_LINK_FEATURE | 1 << 16 | u32::from(after_first) << 20,
-            FOREIGN_AT if self.has_foreign_first => EXT_VENDOR | 1 << 16 | u32::from(shape.vsec) << 20,
+        let containment_at = shape.first + CONTAINMENT_AT as u16;
+        match (offset, self.containment) {
+            (0, None) => EXT_DATA_LINK_FEATURE | 1 << 16 | u32::from(after_first) << 20,
+            (0, Some(_)) => EXT_DATA_LINK_FEATURE | 1 << 16 | u32::from(containment_at) << 20,
+            (CONTAINMENT_AT, Some(_)) => EXT_CONTAINMENT | 1 << 16 | u32::from(after_first) << 20,
+            (CONTAINMENT_STATUS, Some(status)) => status.into(),
+            (FOREIGN_AT, _) if self.has_foreign_first => EXT_VENDOR | 1 << 16 | u32::from(shape.vsec) << 20,
             _ if self.has_foreign_first && offset == FOREIGN_AT + 4 => {
                 FOREIGN_ID | u32::from(VSEC_REV) << 16 | FOREIGN_BYTES << 20
             }

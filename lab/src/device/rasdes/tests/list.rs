@@ -54,6 +54,11 @@ fn a_wrong_revision_a_wrong_id_a_foreign_capability_and_a_loop() {
     assert_eq!(looped[..3], looped[3..]);
     block.ctl("vsec loop off");
     block.ctl("vsec foreign-first off");
+    block.ctl("dpc 0x101");
+    let containment = (0x210, 0x0001_001d | 0x300 << 20, 0);
+    assert_eq!(walk(&mut block), [(0x200, FIRST | 0x210 << 20, 0), containment, (0x300, VENDOR, 0x1004_0002)]);
+    assert_eq!(block.page(0x218), 0x101);
+    block.ctl("dpc none");
     assert_eq!(walk(&mut block).len(), 2);
     assert_eq!(block.page(0x220), 0);
 }
