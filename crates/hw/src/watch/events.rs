@@ -12,6 +12,9 @@ use crate::{Root, topology};
 
 /// Each CPU's ring has this many bytes: some hundred hits.
 const RING: usize = 16 << 10;
+/// More than a record of a ring has, and what stands in it before the hit.
+const LONGEST: usize = 256;
+const BEFORE: usize = 20;
 
 /// What a tracepoint told.
 #[derive(Debug, Clone, PartialEq)]
@@ -168,7 +171,9 @@ fn told(points: &[Tracepoint], hits: &[(u64, Vec<u8>)], lost: u64) -> Told {
         event(points.iter().find(|(_, format)| format.id == id)?, *at_ns, raw)
     };
     let events: Vec<KernelEvent> = hits.iter().filter_map(told).collect();
-    Told { lost: lost + (hits.len() - events.len()) as u64, events, has_links: false }
+    // A ring tells of a loss only with the next hit: until then so many hits say that one of them may have been full.
+    let is_full = hits.iter().map(|(_, raw)| raw.len() + BEFORE).sum::<usize>() + LONGEST > RING;
+    Told { lost: lost + (hits.len() - events.len()) as u64 + u64::from(is_full), events, has_links: false }
 }
 
 #[cfg(test)]
@@ -240,6 +245,8 @@ mod tests {
         let hits = [cut, strange, nowhere, Vec::new(), good].map(|raw| (1, raw));
         let told = told(&points(), &hits, 3);
         assert_eq!((told.events.len(), told.lost), (1, 7));
+        let many = |count| super::told(&points(), &vec![(1, bytes(RECORDED[0])); count], 0).lost;
+        assert_eq!([1, 250, 290].map(many), [0, 0, 1], "56 bytes each of 16 KiB");
         assert!(Format::parse(SLOT, POINTS[0].1).is_none() && Format::parse("ID: x", POINTS[1].1).is_none());
     }
 }
