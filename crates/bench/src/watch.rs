@@ -93,7 +93,7 @@ pub(crate) fn run_judged(
     journal.put(Record::first(environment, whole, warnings.into_iter().collect()))?;
     host.begin().map_err(|source| Error::Command { command: command.unwrap_or_default(), source })?;
     let known: BTreeSet<Bdf> = former.keys().copied().collect();
-    let (mut tracker, mut folded) = (Tracker::after(former), Folded::default());
+    let (mut tracker, mut folded) = (Tracker::after(former), Folded { room: BURST, ..Folded::default() });
     let start = now_ns();
     let (mut at_ns, mut told_ns, mut woken) = (0, 0, Woken::Time);
     loop {
@@ -105,7 +105,7 @@ pub(crate) fn run_judged(
             commands.iter().for_each(|commands| commands.happened(&events_of(seen, is_known), variables(seen)));
         }
         folded.warn(commands.as_ref());
-        folded.put(all, &mut journal, &method)?;
+        folded.put(all, tracker.elapsed_ns(), &mut journal, &method)?;
         if !goes_on {
             break;
         }
@@ -130,7 +130,8 @@ pub(crate) fn run_judged(
     }
     commands.as_mut().map(Commands::finish);
     folded.warn(commands.as_ref());
-    folded.put(Vec::new(), &mut journal, &method)?;
+    folded.room = BURST;
+    folded.put(Vec::new(), tracker.elapsed_ns(), &mut journal, &method)?;
     let mut outcome = Outcome::default();
     for total in tracker.totals() {
         outcome.links += 1;
@@ -157,6 +158,10 @@ fn sink_error(source: std::io::Error) -> Error {
     Error::Sink { source }
 }
 
+/// So many records of changes are written as they come, and so many a second after that. Faster ones are folded.
+const BURST: f64 = 2000.0;
+const RECORDS_PER_S: f64 = 20.0;
+
 /// Changes that wait to be written. Usually none does.
 #[derive(Default)]
 struct Folded {
@@ -165,6 +170,9 @@ struct Folded {
     order: Vec<(Option<Bdf>, Subject)>,
     /// What went wrong with commands, each once.
     warnings: Vec<Warning>,
+    /// How many records may be written now, and when that was so, in nanoseconds.
+    room: f64,
+    at_ns: u64,
 }
 
 impl Folded {
@@ -194,8 +202,16 @@ impl Folded {
         }
     }
 
-    /// Writes changes, one record each. While there is no room on the disk they wait, folded.
-    fn put(&mut self, seen: Vec<Seen>, journal: &mut Journal<'_>, method: &Method) -> Result<(), Error> {
+    /// Writes changes, one record each. While there is no room on the disk, or too many come, they wait, folded.
+    fn put(&mut self, seen: Vec<Seen>, now_ns: u64, journal: &mut Journal<'_>, method: &Method) -> Result<(), Error> {
+        let more = now_ns.saturating_sub(self.at_ns) as f64 / 1e9 * RECORDS_PER_S;
+        (self.room, self.at_ns) = ((self.room + more).min(BURST), now_ns);
+        let is_full = |count: usize| count as f64 > self.room && self.room < BURST;
+        if is_full(self.order.len() + seen.len()) {
+            let is_full = is_full(self.order.len());
+            seen.into_iter().for_each(|seen| self.add(seen));
+            return if is_full { Ok(()) } else { self.put(Vec::new(), now_ns, journal, method) };
+        }
         let mut records: Vec<Record> = if self.order.is_empty() {
             seen.iter().map(|seen| of_change(seen, method)).collect()
         } else {
@@ -220,6 +236,7 @@ impl Folded {
                 self.order.clear();
                 self.waiting.clear();
                 self.warnings.clear();
+                self.room -= records.len() as f64;
                 written
             }
         }
