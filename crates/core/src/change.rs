@@ -66,6 +66,12 @@ crate::named! {
     fn name
 }
 
+impl Cause {
+    /// Those of changes that nobody asked for.
+    pub const UNASKED: [Cause; 5] =
+        [Cause::Autonomous, Cause::Reliability, Cause::Containment, Cause::KernelHold, Cause::Unknown];
+}
+
 crate::named! {
     /// What told of the change.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -104,7 +110,7 @@ pub struct Change {
     /// Whether the state before may have changed and come back without a trace.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub may_have_missed: bool,
-    /// How many changes it stands for; above 1 they were folded, because they could not be written.
+    /// How many changes it stands for; above 1 they were folded: they could not be written, or came too fast.
     #[serde(skip_serializing_if = "is_one", default = "one")]
     pub times: u64,
 }

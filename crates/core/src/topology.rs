@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_with::skip_serializing_none;
 
 use crate::Bdf;
+use crate::change::Cause;
 
 /// A logical CPU and its place.
 #[skip_serializing_none]
@@ -254,14 +255,21 @@ pub struct Device {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WatchedLink {
-    /// Changes that nobody asked for: without those for hot-plug, power saving and software.
-    pub unasked: u64,
+    /// Changes by cause.
+    pub causes: BTreeMap<&'static str, u64>,
     /// What it could have carried more in its best state, in bytes; power saving left out.
     pub lost_bytes: f64,
     /// When it last changed, in seconds since 1970; `None` if it did not.
     pub changed_s: Option<u64>,
     /// The worst change in words: when, what, and why; empty without one.
     pub worst: String,
+}
+
+impl WatchedLink {
+    /// Changes that nobody asked for: without those for hot-plug, power saving and software.
+    pub fn unasked(&self) -> u64 {
+        self.causes.iter().filter(|(cause, _)| Cause::UNASKED.map(Cause::name).contains(cause)).map(|(_, n)| n).sum()
+    }
 }
 
 fn root_port<S: Serializer>(path: &[Bdf], serializer: S) -> Result<S::Ok, S::Error> {

@@ -48,15 +48,16 @@ impl Track {
         self.at = Some((at, interval.end_ns));
         let lost = record.metrics.get("lost_bytes_per_s").map_or(0.0, |metric| metric.value);
         self.lost_bytes_per_s = if change.cause == Some(Cause::PowerSaving) { 0.0 } else { lost };
-        use Cause::{Autonomous, Containment, KernelHold, Reliability, Unknown};
-        let is_unasked = matches!(change.cause, Some(Autonomous | Containment | KernelHold | Reliability | Unknown));
+        let is_unasked = change.cause.is_some_and(|cause| Cause::UNASKED.contains(&cause));
         if at < begin || change.is_start() && self.lost_bytes_per_s == 0.0 {
             return;
         }
         if !change.is_start() {
             self.sum.changed_s = at.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs());
         }
-        self.sum.unasked += if is_unasked { change.times } else { 0 };
+        if let Some(cause) = change.cause {
+            *self.sum.causes.entry(cause.name()).or_default() += change.times;
+        }
         if (is_unasked || self.lost_bytes_per_s > 0.0)
             && (self.sum.worst.is_empty() || self.lost_bytes_per_s > self.worst)
         {

@@ -11,10 +11,10 @@ pub fn unsteady(case: &Case) -> Verdict {
     let Some(one) = case.machine.watched.get(&case.bdf) else {
         return not_applicable(format!("no recorder has kept changes of its link in {RECORDED}"));
     };
-    if one.lost_bytes == 0.0 && one.unasked == 0 {
+    if one.lost_bytes == 0.0 && one.unasked() == 0 {
         return fine();
     }
-    let times = if one.unasked == 1 { "once".to_owned() } else { format!("{} times", one.unasked) };
+    let times = if one.unasked() == 1 { "once".to_owned() } else { format!("{} times", one.unasked()) };
     let (severity, lost) = match one.lost_bytes {
         0.0 => (Severity::Note, String::new()),
         bytes => (Severity::Warning, format!(", and could have carried {:.2} GB more", bytes / 1e9)),

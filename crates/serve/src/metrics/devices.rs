@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pciescope_core::change::Cause;
 use pciescope_core::{Bdf, Device, DeviceErrors, Link, WatchedLink};
 
 use super::{Writer, label, more};
@@ -62,9 +63,17 @@ pub(super) fn write(writer: &mut Writer, inner: &Inner) {
         let all = devices.iter().filter_map(move |device| Some((device, value(device.watched.as_ref()?)?)));
         all.map(|(device, value)| (of(device), value)).collect::<Vec<_>>()
     };
-    let help = "Changes of the link that nobody asked for, in the last 7 days, as the recorder has kept them.";
+    let help = "Changes of the link in the last 7 days, by cause, as the recorder has kept them.";
     let changes = Family::new("pciescope_device_link_week_changes", Type::Gauge, "", help);
-    writer.all(&changes, watched(|link| Some(link.unasked as f64)));
+    let by_cause = devices.iter().filter_map(|device| Some((of(device), device.watched.as_ref()?)));
+    writer.all(
+        &changes,
+        by_cause.flat_map(|(of, link)| {
+            Cause::ALL
+                .map(Cause::name)
+                .map(|cause| (more(&of, "cause", cause), link.causes.get(cause).copied().unwrap_or_default() as f64))
+        }),
+    );
     let help = "What the link could have carried more in its best state, in the last 7 days; power saving left out.";
     let lost = Family::new("pciescope_device_link_week_lost_bytes", Type::Gauge, "bytes", help);
     writer.all(&lost, watched(|link| Some(link.lost_bytes)));

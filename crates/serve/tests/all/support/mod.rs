@@ -174,7 +174,7 @@ pub fn device() -> Device {
         is_downtrained: Some(true),
         errors: Some(DeviceErrors { correctable: [("BadTLP".to_owned(), 7)].into(), ..DeviceErrors::default() }),
         watched: Some(WatchedLink {
-            unasked: 3,
+            causes: [("reliability", 3), ("software", 2)].into(),
             lost_bytes: 5e9,
             changed_s: Some(1_700_000_000),
             worst: "reliability".to_owned(),
