@@ -261,6 +261,8 @@ pub struct WatchedLink {
     pub lost_bytes: f64,
     /// When it last changed, in seconds since 1970; `None` if it did not.
     pub changed_s: Option<u64>,
+    /// That change in words: from what, to what, and why; empty without one.
+    pub last: String,
     /// The worst change in words: when, what, and why; empty without one.
     pub worst: String,
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use pciescope_core::outcome::LATENCY;
-use pciescope_core::{Bdf, Failure, Function, Live, Record};
+use pciescope_core::{Bdf, Failure, Function, Live, Record, WatchedLink};
 
 /// The intervals that are kept: as many as the widest history shows. While paused, the user can go back to them.
 const KEPT: usize = 256;
@@ -51,6 +51,8 @@ pub struct Model {
     pub no_counters: Option<Failure>,
     /// How many records were left out: those of other verbs, and those above the limits.
     pub passed_over: u64,
+    /// What the recorder has kept of links, by the function that has the link.
+    pub watched: BTreeMap<Bdf, WatchedLink>,
     inventory: Option<BTreeMap<Bdf, Function>>,
     known: BTreeMap<Bdf, Function>,
 }
@@ -64,6 +66,7 @@ impl Default for Model {
             is_emulated: false,
             no_counters: None,
             passed_over: 0,
+            watched: BTreeMap::new(),
             inventory: None,
             known: BTreeMap::new(),
         }
@@ -79,6 +82,12 @@ impl Model {
     /// Functions by address: those of the machine if they were read, else those that records name.
     pub fn functions(&self) -> &BTreeMap<Bdf, Function> {
         self.inventory.as_ref().unwrap_or(&self.known)
+    }
+
+    /// What the recorder has kept of a function's link, which is that of the port above where there is one.
+    pub fn watched(&self, bdf: Bdf) -> Option<&WatchedLink> {
+        let port = || self.functions().get(&bdf)?.path.last().copied();
+        self.watched.get(&bdf).or_else(|| self.watched.get(&port()?))
     }
 
     /// Takes a record.

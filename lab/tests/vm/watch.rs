@@ -163,15 +163,19 @@ fn plant(vm: &Guest, board: &Endpoint, ports: &[String], rounds: usize, seed: u6
                 changes.push((of, word.to_owned(), cause));
                 changes.push((Subject::Link, to.words(), cause));
             }
-            // An error, of ports at which nothing else happens now.
+            to.show(board, port);
+            links.insert(port, to);
+            // An error, of ports at which nothing else happens now. Its interrupt has the kernel look for LBMS too.
             if now.bits & 3 == 0 && now.width != 0 && random(3) == 0 {
                 crate::soak::error(vm, port);
+                // Of errors below one root port at the same time the kernel looks at five functions.
+                if port.starts_with("0000:b2") {
+                    std::thread::sleep(Duration::from_millis(30));
+                }
                 let count = errors.entry(port).or_default();
                 *count += 1;
                 changes.push((Subject::Errors, format!("{count} correctable"), Cause::Unknown));
             }
-            to.show(board, port);
-            links.insert(port, to);
         }
         std::thread::sleep(HOLD);
     }
@@ -341,14 +345,24 @@ pub fn planted_changes_are_found_with_their_causes_on_6_12() {
 }
 
 /// The whole table, alone on the machine: `make prove-links`.
-pub fn every_planted_change_is_found_on_each_kernel() {
-    for (kernel, seed) in [(Kernel::V6_1, 1), (Kernel::V6_12, 2), (Kernel::Newest, 3)] {
-        let (vm, board, ports) = machine(kernel, true);
-        every_change_is_found(&vm, &board, &ports, 20, seed);
-        a_script_faster_than_samples_leaves_nothing_unsaid(&vm, &board, &ports, 10, seed + 10);
-        nothing_is_woken_or_written(&vm, &board, &ports);
-        vm.check_log();
-    }
+fn every_planted_change_of_forty_links_is_found(kernel: Kernel, seed: u64) {
+    let (vm, board, ports) = machine(kernel, true);
+    every_change_is_found(&vm, &board, &ports, 20, seed);
+    a_script_faster_than_samples_leaves_nothing_unsaid(&vm, &board, &ports, 10, seed + 10);
+    nothing_is_woken_or_written(&vm, &board, &ports);
+    vm.check_log();
+}
+
+pub fn every_planted_change_of_forty_links_is_found_on_6_1() {
+    every_planted_change_of_forty_links_is_found(Kernel::V6_1, 1);
+}
+
+pub fn every_planted_change_of_forty_links_is_found_on_6_12() {
+    every_planted_change_of_forty_links_is_found(Kernel::V6_12, 2);
+}
+
+pub fn every_planted_change_of_forty_links_is_found_on_the_newest_kernel() {
+    every_planted_change_of_forty_links_is_found(Kernel::Newest, 3);
 }
 
 fn every_change_is_found(vm: &Guest, board: &Endpoint, ports: &[String], rounds: usize, seed: u64) {

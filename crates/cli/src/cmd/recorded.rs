@@ -52,7 +52,10 @@ impl Track {
         if at < begin || change.is_start() && self.lost_bytes_per_s == 0.0 {
             return;
         }
+        let from = change.from.as_ref().map(|from| format!("{from} -> ")).unwrap_or_default();
+        let words = format!("{from}{} ({})", change.to, change.cause.map_or("unknown", Cause::name));
         if !change.is_start() {
+            self.sum.last.clone_from(&words);
             self.sum.changed_s = at.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs());
         }
         if let Some(cause) = change.cause {
@@ -62,11 +65,9 @@ impl Track {
             && (self.sum.worst.is_empty() || self.lost_bytes_per_s > self.worst)
         {
             self.worst = self.lost_bytes_per_s;
-            let from = change.from.as_ref().map(|from| format!("{from} -> ")).unwrap_or_default();
-            let cause = change.cause.map_or("unknown", Cause::name);
             let less =
                 if self.worst > 0.0 { format!(", {} less than at best", rate(self.worst)) } else { String::new() };
-            self.sum.worst = format!("{}: {from}{} ({cause}){less}", record.time, change.to);
+            self.sum.worst = format!("{}: {words}{less}", record.time);
         }
     }
 }

@@ -229,7 +229,8 @@ const paintDevices = () => {
     make("td", left, d.bdf), make("td", left, d.port || "-"),
     make("td", d.is_downtrained || d.watched?.lost_bytes ? { class: "left bad" } : left, linkWords(d.link)
       + (d.is_downtrained ? ` (can ${d.link.max_speed_gts} GT/s x${d.link.max_width})` : "")
-      + (d.watched?.lost_bytes ? `, ${(d.watched.lost_bytes / 1e9).toFixed(2)} GB lost in 7 days` : "")),
+      + (d.watched?.lost_bytes ? `, ${(d.watched.lost_bytes / 1e9).toFixed(2)} GB lost in 7 days` : "")
+      + (d.watched?.changed_s ? `, changed ${new Date(d.watched.changed_s * 1e3).toLocaleString()}: ${d.watched.last}` : "")),
     make("td", left, aer(d.errors)), make("td", left, d.driver || "-"), make("td", left, [...(d.devices || []), `${d.class}: ${d.name}`].join(" ")))));
   at("warnings").replaceChildren(...feed.warnings.map((w) => make("li", {}, make("code", {}, w.code), ` ${w.text}`, w.hint ? ` What to do: ${w.hint}` : "")));
   at("warnings").hidden = !feed.warnings.length;

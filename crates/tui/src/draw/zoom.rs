@@ -1,8 +1,11 @@
 //! One port or function with everything that is known of it.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use pciescope_catalogue::is_state;
+use pciescope_core::WatchedLink;
 use pciescope_core::live::Source;
-use pciescope_core::text::first_of;
+use pciescope_core::text::{first_of, span};
 use ratatui::style::Style;
 
 use super::ports::{link_text, state_name, states};
@@ -163,6 +166,13 @@ fn details(pen: &mut Pen<'_>, state: &State, span: u64, id: RowId, source: Optio
             lines.extend(wrap(&text, columns).into_iter().map(|line| (line, Style::new())));
         }
     }
+    let of_row = match id {
+        RowId::Function(bdf) => Some(bdf),
+        RowId::Source(_) => source.and_then(|source| source.port.as_ref()?.bdf),
+    };
+    if let Some(link) = of_row.and_then(|bdf| state.model.watched(bdf)) {
+        lines.extend(changes(link).iter().flat_map(|text| wrap(text, columns)).map(|line| (line, Style::new())));
+    }
     if let RowId::Function(bdf) = id {
         let below = state.model.functions().values().filter(|one| one.path.contains(&bdf));
         for function in below {
@@ -197,6 +207,15 @@ fn details(pen: &mut Pen<'_>, state: &State, span: u64, id: RowId, source: Optio
         lines.push(("nothing counts for this function".to_owned(), theme.quiet()));
     }
     pen.lines(&lines, state.scroll);
+}
+
+/// The last change of a link, and those of 7 days by cause.
+fn changes(link: &WatchedLink) -> Option<String> {
+    let at = UNIX_EPOCH + Duration::from_secs(link.changed_s?);
+    let since = SystemTime::now().duration_since(at).unwrap_or_default();
+    let causes: Vec<String> = link.causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+    let last = format!("Changed {} ago: {}", span(since.as_nanos() as u64), clean(&link.last));
+    Some(format!("{last}; in 7 days {}", causes.join(", ")))
 }
 
 fn errors(source: &Source, span: u64, theme: Theme) -> (String, Style) {

@@ -218,6 +218,26 @@ fn a_machine_without_counters_shows_its_tree() {
 }
 
 #[test]
+fn what_the_recorder_kept_of_a_link_stands_in_its_zoom() {
+    let mut state = uncounted();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let link = pciescope_core::WatchedLink {
+        causes: [("reliability", 3), ("software", 1)].into(),
+        changed_s: Some(now - 7500),
+        last: "16 GT/s x8 -> 8 GT/s x8 (reliability)".to_owned(),
+        ..Default::default()
+    };
+    state.model.watched.insert(sample::bdf("0000:02:00.0"), link);
+    press(&mut state, "/nvme\n\u{2193}\u{2193}\u{2193}\u{2193}\n");
+    let shown = screen(&state, 120, 24);
+    let words = "Changed 2 h 5 min ago: 16 GT/s x8 -> 8 GT/s x8 (reliability); in 7 days reliability 3, software 1";
+    assert!(shown.contains(words), "{shown}");
+    // Without a recorder nothing is said.
+    state.model.watched.clear();
+    assert!(!screen(&state, 120, 24).contains("Changed"));
+}
+
+#[test]
 fn a_nominal_link_has_no_speed_and_a_function_on_a_root_bus_is_no_port() {
     let mut state = uncounted();
     let link =

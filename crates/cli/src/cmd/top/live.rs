@@ -14,10 +14,12 @@ use pciescope_hw::{Root, environment, pci};
 
 use super::Input;
 use super::worker::{Sending, Worker};
-use crate::cmd::hint_of;
+use crate::cmd::{hint_of, recorded};
 
 /// The machine's functions are read this often: links that retrain, drivers that change.
 const REFRESH: Duration = Duration::from_secs(10);
+/// What the recorder has kept is read after so many of these times.
+const RECORDED: u32 = 30;
 
 /// An error as the screen shows it.
 pub fn failure(err: &anyhow::Error) -> Failure {
@@ -58,7 +60,13 @@ pub fn watch_functions(root: &Root, asked: Receiver<()>, events: SyncSender<Inpu
     let root = root.clone();
     let work = move || {
         let mut before = Vec::new();
-        while !matches!(asked.recv_timeout(REFRESH), Err(RecvTimeoutError::Disconnected)) {
+        for round in 1.. {
+            if matches!(asked.recv_timeout(REFRESH), Err(RecvTimeoutError::Disconnected)) {
+                return;
+            }
+            if round % RECORDED == 0 && events.send(Input::Watched(recorded::read(&root))).is_err() {
+                return;
+            }
             let functions = pci::functions(&root).all;
             if functions != before {
                 before.clone_from(&functions);

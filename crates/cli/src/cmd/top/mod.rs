@@ -9,6 +9,7 @@ mod screen;
 mod view;
 mod worker;
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Read};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pciescope_bench::counters::{self, Origin as Source, Place, Wanted};
-use pciescope_core::{Failure, Function, Record};
+use pciescope_core::{Bdf, Failure, Function, Record, WatchedLink};
 use pciescope_hw::probe::open::Backend;
 use pciescope_tui::ratatui::crossterm::event::{self, KeyEvent, MouseEvent, MouseEventKind};
 use pciescope_tui::{Origin, State, Theme};
@@ -31,7 +32,7 @@ use self::screen::Screen;
 use self::view::View;
 use self::worker::Worker;
 use super::stat::{Events, events, interval, place, places, source};
-use super::{Ctx, Refusal, wake_on};
+use super::{Ctx, Refusal, recorded, wake_on};
 use crate::cmd::device::backend;
 use crate::values::{self, Time};
 
@@ -158,6 +159,8 @@ enum Input {
     Records(Vec<Record>),
     /// The machine's functions.
     Functions(Vec<Function>),
+    /// What the recorder has kept of links.
+    Watched(BTreeMap<Bdf, WatchedLink>),
     /// Nothing is counted, or no longer.
     NotCounted(Failure),
     /// A replay ended, with what was wrong at its end.
@@ -240,6 +243,7 @@ fn sources(
     skipped: Arc<AtomicU64>,
 ) -> anyhow::Result<Sources> {
     state.model.set_functions(ctx.inventory());
+    state.model.watched = recorded::read(&ctx.root);
     let mut sources = Sources::default();
     let (ask, asked) = channel();
     live::watch_functions(&ctx.root, asked, events.clone())?;

@@ -201,6 +201,7 @@ impl View {
                 }
             }
             Input::Functions(functions) => self.state.model.set_functions(functions),
+            Input::Watched(watched) => self.state.model.watched = watched,
             Input::NotCounted(failure) => self.state.model.no_counters = Some(with_hint(failure)),
             Input::Ended(flaw) => {
                 self.flaw = flaw;

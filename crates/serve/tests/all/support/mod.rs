@@ -177,6 +177,7 @@ pub fn device() -> Device {
             causes: [("reliability", 3), ("software", 2)].into(),
             lost_bytes: 5e9,
             changed_s: Some(1_700_000_000),
+            last: "16 GT/s x4 -> 8 GT/s x4 (reliability)".to_owned(),
             worst: "reliability".to_owned(),
         }),
     }
