@@ -14,6 +14,25 @@ use crate::counters::Host;
 use crate::error::Error;
 use crate::watch::{Judge, WatchTask, below, run_judged};
 
+/// Its figures of the whole link, and of its ends, as the record names them.
+pub const FIGURES: [&str; 15] = [
+    "lane_bits",
+    "clear_lane_bits",
+    "intervals",
+    "intervals_with_errors",
+    "bit_errors",
+    "uncounted_ns",
+    "port_receiver_errors",
+    "port_bad_tlps",
+    "port_bad_dllps",
+    "device_receiver_errors",
+    "device_bad_tlps",
+    "device_bad_dllps",
+    "bit_error_ratio_below",
+    "bit_error_ratio_low",
+    "bit_error_ratio_high",
+];
+
 /// What a soak is to do.
 pub struct SoakTask<'t> {
     /// The machine and the watch.

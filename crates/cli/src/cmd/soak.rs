@@ -12,6 +12,7 @@ use pciescope_core::{Bdf, WatchPlan};
 use pciescope_hw::probe::open::Backend;
 use pciescope_hw::watch::{Links, LiveLinks, Script, proof};
 use pciescope_hw::{environment, pci};
+use pciescope_report::compare::{BadLimit, Limit};
 use pciescope_report::print::terminal::soak_sentence;
 
 use super::latency::progress::bar;
@@ -31,6 +32,7 @@ Examples:
   sudo pciescope soak nvme0 --load readout --duration 8h -o soak.jsonl
   sudo pciescope soak 3b:00.0 --prove --below 1e-12   first make errors, and see
                                                  that each is counted
+  pciescope soak 3b:00.0 --duration 8h --fail-if 'bit_errors > 2'
   pciescope soak 00:02.0 --backend fake --duration 1h   a synthetic machine
 
 It watches the link above the function, counts the errors that both of its ends
@@ -39,9 +41,13 @@ The bound holds at any moment of the stop. Bits are those of all lanes, idle
 symbols too: the link is tested without a load as well. docs/soak.md has the
 method, and what the counters cannot show.
 
+A limit of --fail-if is NAME OP VALUE, as `compare` has it: NAME is a figure of
+its record, such as bit_errors, intervals_with_errors or bit_error_ratio_below.
+
 Exit codes: 0 if the bound is reached, or without --below if no error was seen;
-1 if errors were seen and it is not; 2 if nothing can be said. A command that
-fails ends it with its own code.")]
+1 if errors were seen and it is not; 2 if nothing can be said. With --fail-if: 1
+if a limit was exceeded, 2 if it applies to nothing, and errors that no limit
+refuses are none. A command that fails ends it with its own code.")]
 pub struct Args {
     /// The function whose link is tested, or a port: the link below it
     #[arg(value_name = "BDF", value_parser = values::bdf)]
@@ -54,6 +60,10 @@ pub struct Args {
     /// End after this time, such as 8h
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     duration: Option<Time>,
+
+    /// Fail (exit code 1) if this limit is exceeded at the end; may be repeated
+    #[arg(long, value_name = "LIMIT", value_parser = limit)]
+    fail_if: Vec<Limit>,
 
     /// The load: none, config (reads of the Vendor ID) or readout (of the function's disk)
     #[arg(long, value_name = "LOAD", default_value = "none", value_parser = ["none", "config", "readout"], conflicts_with = "command")]
@@ -82,6 +92,17 @@ pub struct Args {
 fn ratio(text: &str) -> Result<f64, String> {
     let ratio: f64 = text.parse().map_err(|_| "it is a number such as 1e-15".to_owned())?;
     if ratio > 0.0 && ratio < 1.0 { Ok(ratio) } else { Err("it is above 0 and below 1, such as 1e-15".to_owned()) }
+}
+
+/// A limit of a figure itself: nothing is there that it could have changed from.
+fn limit(text: &str) -> Result<Limit, String> {
+    let limit: Limit = text.parse().map_err(|why: BadLimit| why.why)?;
+    let is_known = limit.figure.is_none() && soak::FIGURES.contains(&limit.name.as_str());
+    match limit.is_absolute() {
+        true if is_known && limit.fits(if limit.name == "uncounted_ns" { "ns" } else { "1" }) => Ok(limit),
+        true => Err(format!("a limit of a soak is of one of {}, without a unit", soak::FIGURES.join(", "))),
+        false => Err("a soak has nothing to be compared with: write the value without a sign".to_owned()),
+    }
 }
 
 /// Runs the verb.
@@ -158,10 +179,22 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let has_errors = record.metrics["bit_errors"].value > 0.0;
     let has_bound = record.metrics.contains_key("bit_error_ratio_below");
     let is_reached = record.soak.is_some_and(|soak| soak.ended == SoakEnd::Reached);
+    let figure = |limit: &Limit| record.metrics.get(&limit.name).map(|metric| metric.value);
+    let exceeded = |limit: &&Limit| figure(limit).and_then(|value| limit.is_exceeded(0.0, value)) == Some(true);
+    let exceeded: Vec<String> = args.fail_if.iter().filter(exceeded).map(|limit| format!("'{limit}'")).collect();
+    if !exceeded.is_empty() {
+        ctx.note(&format!("exceeded: {}", exceeded.join(", ")));
+    }
+    let missing = args.fail_if.iter().find(|limit| figure(limit).is_none());
+    if let Some(limit) = missing {
+        ctx.note(&format!("'{limit}' applies to no figure"));
+    }
     Ok(ExitCode::from(match (args.below, has_errors) {
-        _ if !has_bound => 2,
+        _ if !exceeded.is_empty() => 1,
+        _ if !has_bound || missing.is_some() => 2,
         (Some(_), _) if is_reached => 0,
         (None, false) => 0,
+        (None, true) if !args.fail_if.is_empty() => 0,
         (_, true) => 1,
         (Some(_), false) => 2,
     }))

@@ -41,6 +41,24 @@ fn errors_and_time_that_does_not_count_are_named() {
 }
 
 #[test]
+fn limits_decide_the_exit_code() {
+    for (limits, code, said) in [
+        (&["bit_errors > 15"][..], 0, ""),
+        (&["bit_errors > 14", "bit_error_ratio_below >= 1"], 1, "exceeded: 'bit_errors > 14'\n"),
+        (&["intervals_with_errors >= 2", "uncounted_ns > 2s"], 1, "'intervals_with_errors >= 2', 'uncounted_ns > 2s'"),
+        (&["lane_bits < 1e15"], 1, "exceeded"),
+        (&["bit_errors > +1"], 2, "nothing to be compared with"),
+        (&["bit_errors > 1GB/s"], 2, "a limit of a soak is of one of lane_bits"),
+        (&["median > 1ns"], 2, "a limit of a soak is of one of lane_bits"),
+    ] {
+        let line = ["soak", "00:02.0", "--backend", "fake", "--duration", "1h"];
+        let limits = limits.iter().flat_map(|limit| ["--fail-if", limit]);
+        let ended = pciescope(&line.into_iter().chain(limits).collect::<Vec<_>>()).expect_code(code);
+        assert!(ended.stderr.contains(said) && ended.stderr.is_empty() == said.is_empty(), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn a_bound_that_the_time_does_not_allow_is_told_at_once() {
     let ended = run("soak 00:02.0 --backend fake --below 1e-15 --duration 1h --json").expect_code(2);
     assert!(ended.stderr.contains("the bound needs 4 h 0 min"), "{}", ended.stderr);
