@@ -136,6 +136,8 @@ pub fn errors_that_the_device_made_are_counted_and_bounded() {
     let bench = Bench::boot();
     errors_are_counted_at_the_end_that_saw_them(&bench);
     say!("counted");
+    payload_of_tlps_is_what_passed_the_port(&bench);
+    say!("payload");
     it_ends_at_the_bound_or_where_that_is_out_of_reach(&bench);
     say!("ended");
     what_cannot_be_counted_has_no_bound(&bench);
@@ -163,6 +165,24 @@ fn errors_are_counted_at_the_end_that_saw_them(bench: &Bench) {
     let c = figure("bit_error_ratio_below") * clear;
     let few: f64 = (-c).exp() * (1.0 + c + c * c / 2.0 + c * c * c / 6.0);
     assert!((few / (0.05 / 20.0) - 1.0).abs() < 1e-3, "{c}");
+}
+
+/// What the counters of the port give; without their driver there are none.
+fn payload_of_tlps_is_what_passed_the_port(bench: &Bench) {
+    let rate = |rx: u64, tx: u64| {
+        bench.board.tell(&format!("port {PORT} rate rx {rx}"));
+        bench.board.tell(&format!("port {PORT} rate tx {tx}"));
+    };
+    assert_eq!(bench.soak(0, "--duration 1s", || ()).figure("tlp_payload_bits"), None);
+    bench.vm.must("modprobe rasdes_pmu");
+    rate(200_000_000, 50_000_000);
+    let answer = bench.soak(0, "--duration 5s", || ());
+    rate(0, 0);
+    bench.vm.must("modprobe -r rasdes_pmu");
+    let seconds = answer.record.as_ref().unwrap().interval.unwrap().end_ns as f64 / 1e9;
+    let (bits, expected) = (answer.figure("tlp_payload_bits").expect("a counter"), 8.0 * 250e6 * seconds);
+    say!("{bits:.4e} bits of payload instead of {expected:.4e}");
+    assert!((bits / expected - 1.0).abs() < 0.05, "{bits} instead of {expected}");
 }
 
 fn it_ends_at_the_bound_or_where_that_is_out_of_reach(bench: &Bench) {

@@ -1,6 +1,7 @@
 //! A soak: a link is watched, and the errors of its bits are bounded. docs/soak.md.
 
 mod bound;
+mod payload;
 
 use std::collections::BTreeMap;
 
@@ -10,13 +11,15 @@ use pciescope_core::text::span;
 use pciescope_core::{Function, Plan, Record, Sink, SoakPlan};
 use pciescope_hw::watch::{Exposure, Links, Sample};
 
+pub use self::payload::Payload;
 use crate::counters::Host;
 use crate::error::Error;
 use crate::watch::{Judge, WatchTask, below, run_judged};
 
 /// Its figures of the whole link, and of its ends, as the record names them.
-pub const FIGURES: [&str; 15] = [
+pub const FIGURES: [&str; 16] = [
     "lane_bits",
+    "tlp_payload_bits",
     "clear_lane_bits",
     "intervals",
     "intervals_with_errors",
@@ -45,6 +48,8 @@ pub struct SoakTask<'t> {
     pub ends: Vec<LinkEnd>,
     /// Whether the counters were shown to count, and how.
     pub proof: (Detector, Option<String>),
+    /// What counts the payload of TLPs.
+    pub payload: Option<Payload>,
     /// What is told of each sample: the record that would end the soak now, and the time in nanoseconds that it still needs for
     /// the bound, if nothing happens.
     pub told: &'t mut dyn FnMut(&Record, Option<f64>),
@@ -60,7 +65,7 @@ pub fn run(
     host: &mut dyn Host,
     sink: &mut dyn Sink,
 ) -> Result<Record, Error> {
-    let SoakTask { watch, below, command, ends, proof, told } = task;
+    let SoakTask { watch, below, command, ends, proof, payload, told } = task;
     let plan = Plan::Soak(SoakPlan { watch: watch.plan.clone(), below, command });
     let is_seen = [0, 1].map(|end| ends.get(end).is_some_and(|end: &LinkEnd| end.blind_by.is_none()));
     let soak = Soak { detector: proof.0, proof: proof.1, ended: SoakEnd::Over, uncounted: Vec::new(), below, ends };
@@ -69,6 +74,7 @@ pub fn run(
         soak,
         duration_ns: watch.plan.duration_ns.map(|ns| ns as f64),
         now_ns: (None, 0),
+        payload: payload.map(|payload| (payload, None)),
         told,
     };
     run_judged(links, watch, ("soak", plan), host, sink, &mut judge)?;
@@ -81,12 +87,15 @@ struct SoakJudge<'t> {
     duration_ns: Option<f64>,
     /// When the first and the last sample were taken.
     now_ns: (Option<u64>, u64),
+    /// The bits of payload at the last sample.
+    payload: Option<(Payload, Option<Metric>)>,
     told: &'t mut dyn FnMut(&Record, Option<f64>),
 }
 
 impl Judge for SoakJudge<'_> {
     fn look(&mut self, sample: &Sample) -> bool {
         self.exposure.next(sample);
+        self.payload.iter_mut().for_each(|(payload, bits)| *bits = payload.bits());
         let start = *self.now_ns.0.get_or_insert(sample.at.boot_ns);
         self.now_ns.1 = sample.at.boot_ns - start;
         if self.soak.detector == Detector::Blind {
@@ -126,6 +135,9 @@ impl SoakJudge<'_> {
         let mut put = |name: String, metric: Metric| drop(metrics.insert(name, metric));
         put("lane_bits".to_owned(), Metric::of(*bits, "bits"));
         put("clear_lane_bits".to_owned(), Metric::of(*clear_bits, "bits"));
+        if let Some((_, Some(bits))) = &self.payload {
+            put("tlp_payload_bits".to_owned(), bits.clone());
+        }
         put("intervals".to_owned(), Metric::count(*intervals));
         put("intervals_with_errors".to_owned(), Metric::count(*hits));
         put("bit_errors".to_owned(), Metric::count(self.exposure.all_errors()));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use pciescope_bench::soak::{self, SoakTask};
+use pciescope_bench::soak::{self, Payload, SoakTask};
 use pciescope_bench::watch::WatchTask;
 use pciescope_core::soak::{Detector, LinkEnd, SoakEnd};
 use pciescope_core::text::span;
@@ -166,8 +166,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             ctx.note(&format!("the bound needs {}, if no error comes", span(ns as u64)));
         }
     };
+    let payload = if is_fake { None } else { Payload::open(&ctx.root, link) };
     let words = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let task = SoakTask { watch, below: args.below, command: words, ends, proof, told: &mut told };
+    let task = SoakTask { watch, below: args.below, command: words, ends, proof, payload, told: &mut told };
     let mut host = Command::new(&signals, command, None)?;
     let ended = soak::run(links.as_mut(), task, &mut host, &mut output);
     bar.finish_and_clear();

@@ -75,7 +75,13 @@ fn parts(record: &Record) -> Option<(String, String)> {
             format!("bit error ratio below {} with 95 % confidence (detector {})", up(ratio), detector.name())
         }
     };
-    Some((bound, format!("{seen} in {} bits", down(value("lane_bits")))))
+    Some((bound, format!("{seen} in {} bits{}", down(value("lane_bits")), payload(record))))
+}
+
+/// The bits of TLPs, where a counter gave them.
+fn payload(record: &Record) -> String {
+    metric(record, "tlp_payload_bits")
+        .map_or_else(String::new, |bits| format!(", {} of them payload of TLPs", down(bits)))
 }
 
 /// Both in one sentence.
@@ -127,7 +133,7 @@ fn tiles(record: &Record, soak: &Soak) -> Vec<Fact> {
                 format!("in {} intervals", thousands(value("intervals") as u64)),
             )
         },
-        Fact::plain("Bits", down(value("lane_bits")), "of all lanes, idle symbols too".to_owned()),
+        Fact::plain("Bits", down(value("lane_bits")), format!("of all lanes, idle symbols too{}", payload(record))),
         Fact::plain(
             "Detector",
             soak.detector.name().to_owned(),
