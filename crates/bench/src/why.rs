@@ -1,6 +1,7 @@
 //! Why the slowest samples of a run were slow: after each slice, its slowest samples meet the evidence of that time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pciescope_core::outcome::{LATENCY, Sample, SampleKind, TRIGGER_TO_HANDLER};
 use pciescope_core::why::{Cause, SlowSample};
@@ -12,6 +13,8 @@ use pciescope_hw::why::{Evidence, Scope, Seen, Window};
 
 /// A sample that took this much longer than a typical one counts as a gap, of which SMIs are some, in nanoseconds.
 const GAP_NS: f64 = 10_000.0;
+/// A sample that took less than this share of a typical one longer is none that has to be explained.
+const LEAST: f64 = 0.1;
 /// So many of a slice's slowest samples are looked at: SMIs among them have to be counted.
 const LOOKED_AT: usize = 1000;
 /// Samples above a limit are kept up to this number, for each CPU and target.
@@ -42,8 +45,9 @@ impl<'p> Explainer<'p> {
 
     /// It has ended, with these samples where it was measured.
     pub fn end(&mut self, arm: usize, sampled: Option<&Sampled>) {
-        let seen = self.evidence.as_mut().and_then(Evidence::end);
-        let (Some(seen), Some(sampled)) = (seen, sampled) else { return };
+        let seen = self.evidence.as_mut().and_then(Evidence::end).map(Arc::new);
+        let Some(sampled) = sampled else { return };
+        let Some(seen) = sampled.seen.clone().or(seen) else { return };
         for outcome in &sampled.outcomes {
             self.explain(arm, outcome, sampled, &seen);
         }
@@ -85,6 +89,9 @@ impl<'p> Explainer<'p> {
             let begin = begun + to_ticks(sample.at_ns, method.clock_hz);
             let length = to_ticks((value_ns * batch) as u64, method.clock_hz);
             let excess_ns = (value_ns - typical_ns).max(0.0) * batch;
+            if excess_ns < typical_ns * batch * LEAST {
+                break;
+            }
             let address = sampled.interrupted.get(&(sample.cpu, sample.at_ns)).copied();
             let interrupted = self.evidence.as_mut().zip(address).map(|(evidence, address)| evidence.function(address));
             let window = Window { cpu: sample.cpu, ticks: (begin, begin + length), excess_ns, scope, interrupted };

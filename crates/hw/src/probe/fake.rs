@@ -5,6 +5,7 @@
 mod device;
 mod machine;
 mod options;
+mod why;
 
 use std::time::{Duration, Instant};
 
@@ -281,7 +282,10 @@ impl Probe for Fake {
             }
         }
         let method = self.method(plan.gap_ns.into(), plan.batch);
-        let (sampled, number) = run.finish(Sampled { method, outcomes, samples, failure: ended, ..Sampled::default() });
+        let seen = plan.why.as_ref().and_then(|_| why::seen(&samples, method.clock_hz));
+        let begun = seen.as_ref().map(|_| 0);
+        let sampled = Sampled { method, outcomes, samples, begun, seen, failure: ended, ..Sampled::default() };
+        let (sampled, number) = run.finish(sampled);
         (self.device, self.sampled) = (device, number);
         Ok(sampled)
     }
@@ -368,7 +372,10 @@ impl Probe for Fake {
             outcome.metrics.extend(counts.metrics());
         }
         let method = self.method(plan.interval_ns, 1);
-        let (sampled, number) = run.finish(Sampled { method, outcomes, samples, failure: ended, ..Sampled::default() });
+        let seen = plan.why.as_ref().and_then(|_| why::seen(&samples, method.clock_hz));
+        let begun = seen.as_ref().map(|_| 0);
+        let sampled = Sampled { method, outcomes, samples, begun, seen, failure: ended, ..Sampled::default() };
+        let (sampled, number) = run.finish(sampled);
         self.sampled = number;
         Ok(sampled)
     }

@@ -169,6 +169,7 @@ impl Kmod {
             samples_lost,
             begun,
             failure,
+            ..Sampled::default()
         })
     }
 

@@ -18,12 +18,14 @@ pub mod userspace;
 pub mod vfio;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use pciescope_core::outcome::Sample;
 use pciescope_core::record::{Failure, Method};
 use pciescope_core::{Bdf, CpuList, IrqPlan, MmioPlan, Outcome, PathPlan};
 
 use crate::Error;
+use crate::why::Seen;
 
 /// What a probe reports to and asks during a call; it is called from threads of the probe too.
 pub trait Watch: Sync {
@@ -70,6 +72,8 @@ pub struct Sampled {
     pub samples: Vec<Sample>,
     /// The address of the kernel's code that an interrupt met, by CPU and time of the sample, where the backend knows it.
     pub interrupted: HashMap<(u32, u64), u64>,
+    /// What the CPUs did meanwhile, of a synthetic machine.
+    pub seen: Option<Arc<Seen>>,
     /// Raw samples that were taken but overwritten before they were read.
     pub samples_lost: u64,
     /// The clock of [`clock`] at the moment to which the times of the samples refer; `None` where that is not known.

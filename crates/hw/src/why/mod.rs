@@ -18,6 +18,7 @@ use crate::probe::clock::{self, Pair};
 use crate::{Root, environment, topology};
 
 use heartbeat::Heartbeat;
+pub(crate) use points::{Mark, Nest};
 use points::{Point, points};
 pub use timeline::Scope;
 use timeline::{Builder, Timeline};
@@ -205,7 +206,7 @@ impl Evidence {
 }
 
 /// What a hit means. The number of its tracepoint stands first (common_type).
-fn mark(points: &[(Point, Format)], raw: &[u8]) -> Option<points::Mark> {
+fn mark(points: &[(Point, Format)], raw: &[u8]) -> Option<Mark> {
     let id = u64::from(u16::from_le_bytes(raw.get(..2)?.try_into().ok()?));
     let (point, format) = points.iter().find(|(_, format)| format.id == id)?;
     (point.mark)(format, raw)
@@ -228,6 +229,24 @@ fn smi_count(file: &File) -> io::Result<u64> {
 }
 
 impl Seen {
+    /// That of a synthetic machine whose counter of `hz` and clock begin at 0.
+    pub(crate) fn made(marks: BTreeMap<u32, Vec<(u64, Mark)>>, end_ns: u64, hz: u64) -> Seen {
+        let timeline = |(cpu, marks): (u32, Vec<(u64, Mark)>)| {
+            let mut builder = Builder::default();
+            marks.into_iter().for_each(|(at_ns, mark)| builder.add(at_ns, mark, &mut |_| String::new()));
+            (cpu, builder.finish(end_ns, &mut |_| String::new()))
+        };
+        Seen {
+            timelines: marks.into_iter().map(timeline).collect(),
+            standstills: Vec::new(),
+            smis: BTreeMap::new(),
+            is_guest: false,
+            has_heartbeat: true,
+            begun: Pair { ticks: 0, ns: 0, error: 0 },
+            ended: Pair { ticks: clock::to_ticks(end_ns, hz), ns: end_ns, error: 0 },
+        }
+    }
+
     /// What took the time of a sample, the largest part first. The device is named where nothing at all happened on the CPU,
     /// and no source of evidence is missing.
     pub fn explain(&self, window: &Window) -> Vec<Part> {

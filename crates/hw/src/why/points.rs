@@ -6,7 +6,7 @@ use crate::perf::Format;
 
 /// What a hit says of its CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(crate) enum Mark {
     /// It begins to do this.
     Begin(Nest, Cause, String),
     /// It is done with it.
@@ -32,7 +32,7 @@ pub(super) enum Mark {
 
 /// What can interrupt what, so that an end finds its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Nest {
+pub(crate) enum Nest {
     Handler,
     Vector,
     Softirq,
