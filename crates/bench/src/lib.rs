@@ -30,7 +30,7 @@ pub mod soak;
 mod totals;
 pub mod verify;
 pub mod watch;
-mod why;
+pub mod why;
 pub mod workload;
 
 pub use error::Error;

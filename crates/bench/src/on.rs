@@ -48,7 +48,7 @@ pub type Variables = BTreeMap<&'static str, String>;
 /// Runs commands in a thread of its own, so that the caller never waits for one.
 #[derive(Debug)]
 pub struct Commands {
-    events: Option<Sender<(Vec<&'static str>, Variables)>>,
+    events: Option<Sender<(Vec<String>, Variables)>>,
     warnings: Receiver<Warning>,
     thread: Option<JoinHandle<()>>,
 }
@@ -70,11 +70,11 @@ impl Commands {
     }
 
     /// Something happened that has these names. Of each variable the command gets at most 200 printable ASCII characters.
-    pub fn happened(&self, names: &[&'static str], mut variables: Variables) {
+    pub fn happened(&self, names: &[&str], mut variables: Variables) {
         variables.values_mut().for_each(|value| *value = cut(&ascii(value), LONGEST));
         if let Some(events) = &self.events {
             // The thread ends after this only.
-            let _ = events.send((names.to_vec(), variables));
+            let _ = events.send((names.iter().map(|name| (*name).to_owned()).collect(), variables));
         }
     }
 
@@ -91,13 +91,13 @@ impl Commands {
     }
 }
 
-fn run(rules: Vec<Rule>, bounds: Bounds, happened: &Receiver<(Vec<&'static str>, Variables)>, warn: &dyn Fn(Warning)) {
+fn run(rules: Vec<Rule>, bounds: Bounds, happened: &Receiver<(Vec<String>, Variables)>, warn: &dyn Fn(Warning)) {
     let mut all: Vec<Running> = rules.into_iter().map(|rule| Running { rule, ..Running::default() }).collect();
     loop {
         let is_idle = all.iter().all(|one| one.group.is_none() && one.waiting.is_none());
         match happened.recv_timeout(if is_idle { Duration::MAX } else { LOOK }) {
             Ok((names, variables)) => {
-                for one in all.iter_mut().filter(|one| names.contains(&one.rule.event.as_str())) {
+                for one in all.iter_mut().filter(|one| names.contains(&one.rule.event)) {
                     one.left_out += u64::from(one.waiting.replace(variables.clone()).is_some());
                 }
             }

@@ -16,6 +16,7 @@ use pciescope_hw::usage::CpuTime;
 use crate::error::{Error, refusal};
 use crate::journal::{Journal, Summary};
 use crate::online::Online;
+use crate::why::Alarms;
 
 /// What a run is about.
 #[derive(Debug, Clone)]
@@ -42,6 +43,8 @@ pub struct Run<'a> {
     pub(crate) is_arm: bool,
     cpus: BTreeMap<u32, Cpu>,
     cpu_time_at_start: BTreeMap<u32, CpuTime>,
+    /// What runs at slow samples, if anything.
+    pub alarms: Option<Alarms>,
     journal: Journal<'a>,
     /// Samples of all calls of the probe so far.
     samples: u64,
@@ -65,6 +68,7 @@ impl<'a> Run<'a> {
             is_arm: setup.environment.machine == "aarch64",
             cpus,
             cpu_time_at_start,
+            alarms: None,
             journal,
             samples: 0,
         };

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use pciescope_core::record::{Failure, Metric, Target};
+use pciescope_core::record::{Failure, Metric, Record, Target};
 use pciescope_core::{CpuList, Order, Outcome, WhyPlan};
 use pciescope_hw::probe::{Sampled, Slice, Watch};
 
@@ -15,7 +15,7 @@ use crate::error::{Error, refusal};
 use crate::online::{Online, OnlineWatch};
 use crate::run::Run;
 use crate::totals::{Totals, asked};
-use crate::why::Explainer;
+use crate::why::{Alarms, Explainer};
 
 /// Divides a run into slices.
 pub(crate) fn slices(cpus: &CpuList, order: Order, count: u64, duration_ns: u64) -> Vec<Slice> {
@@ -137,6 +137,21 @@ impl Schedule<'_> {
     /// # Errors
     /// [`Error::Probe`] if the probe refuses the first slice; [`Error::Sink`] and [`Error::Raw`].
     pub fn run(&self, run: &mut Run<'_>, experiment: &mut dyn Experiment) -> Result<(), Error> {
+        let alarms = run.alarms.take();
+        let ran = self.run_all(run, experiment, alarms.as_ref());
+        let warnings = alarms.map(Alarms::finish).unwrap_or_default();
+        if !warnings.is_empty() {
+            run.put(Record { test: experiment.test(0).to_owned(), warnings, ..Record::default() })?;
+        }
+        ran
+    }
+
+    fn run_all(
+        &self,
+        run: &mut Run<'_>,
+        experiment: &mut dyn Experiment,
+        alarms: Option<&Alarms>,
+    ) -> Result<(), Error> {
         let arms = experiment.arms();
         let share_ns = if self.duration_ns == 0 { 0 } else { (self.duration_ns / arms as u64).max(1) };
         let mut all = slices(self.cpus, self.order, self.count, share_ns);
@@ -146,7 +161,7 @@ impl Schedule<'_> {
         let online = Online::new(run.real_root(), self.cpus);
         let outer = OnlineWatch { outer: run.watch, online: &online };
         let totals = (0..arms).map(|_| Totals::default()).collect();
-        let why = self.why.map(|plan| Explainer::new(plan, run.real_root(), self.cpus));
+        let why = self.why.map(|plan| Explainer::new(plan, run.real_root(), self.cpus, alarms));
         let mut progress = Progress { schedule: self, experiment, run, why, totals, failed: BTreeMap::new() };
         for (position, slice) in all.iter().enumerate() {
             let mut ending = progress.run.ending(&online);
@@ -214,6 +229,7 @@ impl Progress<'_, '_> {
                 self.fail(arm, slice, &failure);
             }
         }
+        ending = ending.or_else(|| self.why.as_mut().and_then(Explainer::ending));
         let samples = self.totals[arm].add(sampled, begin_ns, self.schedule.order);
         if self.schedule.raw {
             self.run.put_raw(&samples)?;

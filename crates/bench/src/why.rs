@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pciescope_core::outcome::{LATENCY, Sample, SampleKind, TRIGGER_TO_HANDLER};
+use pciescope_core::record::{Failure, Warning};
+use pciescope_core::text::word;
 use pciescope_core::why::{Cause, SlowSample};
-use pciescope_core::{CpuList, Outcome, Why, WhyPlan};
+use pciescope_core::{CpuList, Outcome, Why, WhyPlan, once};
 use pciescope_hw::Root;
 use pciescope_hw::probe::Sampled;
 use pciescope_hw::probe::clock::to_ticks;
 use pciescope_hw::why::{Evidence, Scope, Seen, Window};
+
+use crate::on::{Commands, Variables};
 
 /// A sample that took this much longer than a typical one counts as a gap, of which SMIs are some, in nanoseconds.
 const GAP_NS: f64 = 10_000.0;
@@ -20,6 +24,42 @@ const LOOKED_AT: usize = 1000;
 /// Samples above a limit are kept up to this number, for each CPU and target.
 const MOST_KEPT: usize = 10_000;
 
+/// Commands that run when a sample takes longer than a limit.
+#[derive(Debug)]
+pub struct Alarms {
+    /// The events' names, each with its limit in nanoseconds.
+    pub limits: Vec<(String, u64)>,
+    /// The commands of these events.
+    pub commands: Commands,
+}
+
+impl Alarms {
+    /// The slowest sample of a slice is this one.
+    fn look(&self, cpu: u32, slowest: &SlowSample) {
+        let is_above = |(_, limit): &&(String, u64)| slowest.value_ns > *limit as f64;
+        let names: Vec<&str> = self.limits.iter().filter(is_above).map(|(name, _)| name.as_str()).collect();
+        if names.is_empty() {
+            return;
+        }
+        let part = slowest.parts.first();
+        let name = part.and_then(|part| part.name.as_deref()).unwrap_or_default();
+        let variables = Variables::from([
+            ("PCIESCOPE_CPU", cpu.to_string()),
+            ("PCIESCOPE_NS", format!("{:.0}", slowest.value_ns)),
+            ("PCIESCOPE_AT_NS", slowest.at_ns.to_string()),
+            ("PCIESCOPE_CAUSE", slowest.cause().name().to_owned()),
+            ("PCIESCOPE_NAME", word(name)),
+        ]);
+        self.commands.happened(&names, variables);
+    }
+
+    /// Ends the commands. What went wrong with them.
+    pub(crate) fn finish(mut self) -> Vec<Warning> {
+        self.commands.finish();
+        once(self.commands.warnings())
+    }
+}
+
 /// Which arm, CPU and target.
 type Key = (usize, u32, u16);
 
@@ -28,12 +68,21 @@ pub(crate) struct Explainer<'p> {
     plan: &'p WhyPlan,
     /// `None` where the machine is a synthetic one.
     evidence: Option<Evidence>,
+    alarms: Option<&'p Alarms>,
+    /// Why the run must end.
+    ending: Option<Failure>,
     found: BTreeMap<Key, Why>,
 }
 
 impl<'p> Explainer<'p> {
-    pub fn new(plan: &'p WhyPlan, root: Option<&Root>, cpus: &CpuList) -> Self {
-        Explainer { plan, evidence: root.map(|root| Evidence::open(root, cpus)), found: BTreeMap::new() }
+    pub fn new(plan: &'p WhyPlan, root: Option<&Root>, cpus: &CpuList, alarms: Option<&'p Alarms>) -> Self {
+        let evidence = root.map(|root| Evidence::open(root, cpus));
+        Explainer { plan, evidence, alarms, ending: None, found: BTreeMap::new() }
+    }
+
+    /// Why the run must end, once: a sample took longer than the plan allows.
+    pub fn ending(&mut self) -> Option<Failure> {
+        self.ending.take()
     }
 
     /// A slice on these CPUs begins.
@@ -98,6 +147,12 @@ impl<'p> Explainer<'p> {
             found.push(SlowSample { at_ns: seen.at(begin), value_ns, parts: seen.explain(&window) });
         }
         name_smis(&mut found, typical_ns, seen.smis(outcome.cpu));
+        if let Some(slowest) = found.first() {
+            self.alarms.iter().for_each(|alarms| alarms.look(outcome.cpu, slowest));
+            if self.plan.stop_above_ns.is_some_and(|limit| slowest.value_ns > limit as f64) {
+                self.ending = Some(too_slow(outcome.cpu, slowest));
+            }
+        }
         why.slowest.extend(found);
         why.slowest.sort_by(|a, b| b.value_ns.total_cmp(&a.value_ns));
         let above = self.plan.above_ns.map_or(f64::INFINITY, |ns| ns as f64);
@@ -109,6 +164,17 @@ impl<'p> Explainer<'p> {
     pub fn take(&mut self, arm: usize, outcome: &Outcome) -> Option<Why> {
         self.found.remove(&(arm, outcome.cpu, outcome.index))
     }
+}
+
+/// That a sample took longer than the plan allows.
+fn too_slow(cpu: u32, sample: &SlowSample) -> Failure {
+    let part = sample.parts.first();
+    let name = part.and_then(|part| part.name.as_ref()).map(|name| format!(" {name}")).unwrap_or_default();
+    Failure::too_slow(format!(
+        "a sample of CPU {cpu} took {:.1} us: {}{name}",
+        sample.value_ns / 1e3,
+        sample.cause().name()
+    ))
 }
 
 /// Names the SMIs among a slice's slowest samples: those that nothing else explains, where they are as many as the CPU counted.

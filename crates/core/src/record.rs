@@ -293,7 +293,8 @@ pub struct Warning {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
-    /// A short stable name: `all-ones`, `removed`, `unbound`, `cpu-offline`, `interrupted`, `timeout`, `refused`.
+    /// A short stable name: `all-ones`, `removed`, `unbound`, `cpu-offline`, `interrupted`, `timeout`, `refused`,
+    /// `too-slow`.
     pub code: String,
     /// The failure in words: which device, what, which value, why.
     pub text: String,
@@ -303,6 +304,7 @@ pub struct Failure {
 
 impl Failure {
     const INTERRUPTED: &str = "interrupted";
+    const TOO_SLOW: &str = "too-slow";
 
     /// The kernel, the device or the backend declined.
     pub fn refused(text: impl Into<String>, hint: Option<String>) -> Failure {
@@ -317,6 +319,16 @@ impl Failure {
     /// The user ended the run, so `text` names what was not done.
     pub fn interrupted(text: impl Into<String>) -> Failure {
         Failure { code: Failure::INTERRUPTED.to_owned(), text: text.into(), hint: None }
+    }
+
+    /// A sample took longer than the user allows, which ends the run.
+    pub fn too_slow(text: impl Into<String>) -> Failure {
+        Failure { code: Failure::TOO_SLOW.to_owned(), text: text.into(), hint: None }
+    }
+
+    /// Whether that ended the run.
+    pub fn is_too_slow(&self) -> bool {
+        self.code == Failure::TOO_SLOW
     }
 
     /// Whether the user ended the run.

@@ -116,4 +116,6 @@ pub struct WhyPlan {
     pub slowest: u32,
     /// And all that took longer than this, in nanoseconds, as far as there is room for them.
     pub above_ns: Option<u64>,
+    /// The run ends after a sample that took longer than this, in nanoseconds.
+    pub stop_above_ns: Option<u64>,
 }

@@ -32,7 +32,8 @@ pub fn conclude(ctx: &Ctx, summary: &Summary, is_table: bool) -> ExitCode {
     let is_interrupted = summary.failures.iter().any(Failure::is_interrupted);
     match ctx.stop.exit_code() {
         Some(code) if is_interrupted => ExitCode::from(code),
-        _ if !summary.failures.is_empty() => ExitCode::from(2),
+        _ if summary.failures.iter().any(|failure| !failure.is_too_slow()) => ExitCode::from(2),
+        _ if !summary.failures.is_empty() => ExitCode::from(1),
         _ if !summary.failed_checks.is_empty() => ExitCode::from(1),
         _ => ExitCode::SUCCESS,
     }

@@ -152,6 +152,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         verb: "latency irq",
         need: Need::Irq(source),
         plan: Plan::Irq(plan.clone()),
+        alarms: args.why.alarms(),
         output: Output::with_raw(&args.output, args.raw.as_deref())?,
         experiment: &|probe, run| pciescope_bench::irq::measure(&plan, with_control, probe, run),
     };

@@ -106,6 +106,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         verb: "latency mmio",
         need: Need::Mmio,
         plan: Plan::Mmio(plan.clone()),
+        alarms: args.why.alarms(),
         output: Output::with_raw(&args.output, args.raw.as_deref())?,
         experiment: &|probe, run| pciescope_bench::mmio::measure(&plan, probe, run),
     };

@@ -70,6 +70,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         verb: "latency path",
         need: Need::Path,
         plan: Plan::Path(plan.clone()),
+        alarms: args.why.alarms(),
         output: Output::open(&args.output, &[])?,
         experiment: &|probe, run| pciescope_bench::path::measure(&plan, probe, run),
     };

@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use pciescope_bench::Run;
+use pciescope_bench::on::{Bounds, Commands, Rule};
+use pciescope_bench::why::Alarms;
 use pciescope_core::plan::Plan;
 use pciescope_core::{CpuList, Order, WhyPlan};
 use pciescope_hw::Root;
@@ -11,10 +13,10 @@ use pciescope_hw::probe::Probe;
 use pciescope_hw::probe::open::{Backend, Kind, Need};
 
 use super::progress::Progress;
-use crate::cmd::Ctx;
 use crate::cmd::conclusion::conclude;
 use crate::cmd::device::{AccessArgs, CpuChoice, Device, of_cpuset, settle};
 use crate::cmd::output::Output;
+use crate::cmd::{Ctx, say};
 use crate::values::{FunctionName, Time, some_time};
 
 /// The options of all measurements that say on what and from where.
@@ -69,6 +71,25 @@ pub struct WhyArgs {
     /// Explain all samples that take longer than this too, such as 50us
     #[arg(long, value_name = "TIME", requires = "why", value_parser = some_time)]
     above: Option<Time>,
+
+    /// End the run after a sample that takes longer, and say why it did; exit code 1
+    #[arg(long, value_name = "TIME", requires = "why", value_parser = some_time)]
+    stop_above: Option<Time>,
+
+    /// Run a command at a sample above a time, such as 'above:1ms=logger slow' (repeat for more)
+    #[arg(long, value_name = "EVENT=COMMAND", requires = "why", value_parser = alarm)]
+    on: Vec<(Rule, u64)>,
+}
+
+/// `--on` as typed, with the limit in nanoseconds.
+fn alarm(text: &str) -> Result<(Rule, u64), String> {
+    let parts = text.split_once('=').and_then(|(event, command)| Some((event, event.strip_prefix("above:")?, command)));
+    match parts {
+        Some((event, limit, command)) if !command.is_empty() => {
+            Ok((Rule { event: event.to_owned(), command: command.to_owned() }, some_time(limit)?.0))
+        }
+        _ => Err("write a time and a command, such as 'above:1ms=logger a slow sample'".to_owned()),
+    }
 }
 
 /// The largest number of samples that are explained.
@@ -77,7 +98,17 @@ const MOST_EXPLAINED: i64 = 10_000;
 impl WhyArgs {
     /// As a plan has it.
     pub fn plan(&self) -> Option<WhyPlan> {
-        Some(WhyPlan { slowest: self.why?, above_ns: self.above.map(|time| time.0) })
+        let limit = |time: Option<Time>| time.map(|time| time.0);
+        let (above_ns, stop_above_ns) = (limit(self.above), limit(self.stop_above));
+        Some(WhyPlan { slowest: self.why?, above_ns, stop_above_ns })
+    }
+
+    /// What runs at slow samples.
+    pub fn alarms(&self) -> Option<Alarms> {
+        let limits = self.on.iter().map(|(rule, limit)| (rule.event.clone(), *limit)).collect();
+        let rules: Vec<Rule> = self.on.iter().map(|(rule, _)| rule.clone()).collect();
+        let start = || Commands::start(rules, Bounds::USUAL, |warning| say(&format!("pciescope: {}\n", warning.text)));
+        (!self.on.is_empty()).then(|| Alarms { limits, commands: start() })
     }
 }
 
@@ -103,6 +134,8 @@ pub struct Job<'t> {
     pub need: Need,
     /// The plan as the records hold it.
     pub plan: Plan,
+    /// What runs at slow samples.
+    pub alarms: Option<Alarms>,
     /// Where the records and raw samples go.
     pub output: Output,
     /// The measurement itself.
@@ -123,6 +156,7 @@ impl Job<'_> {
         let progress = Progress::new(ctx, self.verb);
         let setup = device.setup(self.verb, self.output.label.clone(), self.plan);
         let mut run = Run::start(setup, &ctx.root, &progress, &mut self.output)?;
+        run.alarms = self.alarms;
         let measured = (self.experiment)(reached.probe.as_mut(), &mut run);
         progress.clear();
         let restored = reached.give_back();
