@@ -27,6 +27,8 @@ pub struct LiveLinks {
     /// Only these and the ports above them; all where it is empty.
     only: BTreeSet<Bdf>,
     known: BTreeMap<Bdf, Known>,
+    /// Which functions sleep, of this sample: a port does not fall asleep while one below is awake.
+    asleep: BTreeMap<Bdf, bool>,
     files: Files,
     log: Option<Log>,
     events: io::Result<Events>,
@@ -60,6 +62,7 @@ impl LiveLinks {
             root: root.clone(),
             only,
             known: BTreeMap::new(),
+            asleep: BTreeMap::new(),
             files: Files::default(),
             log: Log::open(root),
             events: if root.is_live() { Events::open(root) } else { Err(io::ErrorKind::Unsupported.into()) },
@@ -83,13 +86,16 @@ impl LiveLinks {
 
     /// Whether a function sleeps, or a bridge above it: to read its registers would wake them.
     fn is_asleep(&mut self, bdf: Bdf, path: &[Bdf]) -> bool {
-        let (root, files) = (&self.root, &mut self.files);
-        let mut is = |bdf: Bdf| {
+        let (root, files, asleep) = (&self.root, &mut self.files, &mut self.asleep);
+        let mut look = |bdf: Bdf| {
             let status = files.text(root, bdf, "power/runtime_status");
             matches!(status.as_deref(), Some("suspended" | "suspending" | "resuming"))
                 || files.text(root, bdf, "power_state").is_some_and(|state| state == "D3cold")
         };
-        is(bdf) || path.iter().any(|above| is(*above))
+        let own = look(bdf);
+        asleep.insert(bdf, own);
+        let mut is = |bdf: Bdf| *asleep.entry(bdf).or_insert_with(|| look(bdf));
+        own || path.iter().any(|above| is(*above))
     }
 
     fn end(&mut self, bdf: Bdf, inode: u64, reads: &mut u64) -> Option<End> {
@@ -157,6 +163,7 @@ impl LiveLinks {
     }
 
     fn read(&mut self) -> Sample {
+        self.asleep.clear();
         let mut sample = Sample { at: now(), held: self.log.as_mut().map(Log::held), ..Sample::default() };
         let listed = std::fs::read_dir(self.root.path("/sys/bus/pci/devices")).into_iter().flatten().flatten();
         // By address, so that a port is known before what is below it.
