@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
             method: Some(method.clone()),
             histograms: outcome.histograms,
             metrics: outcome.metrics,
-            why: outcome.why,
+            why: outcome.why.map(Box::new),
             warnings: outcome.warnings,
             error: outcome.error,
             ..Record::default()

@@ -62,9 +62,9 @@ pub struct Record {
     /// What changed, of a record of `watch`; its `interval` is the time of the state before.
     pub change: Option<Change>,
     /// How errors of a link were looked for, of the record of `soak`.
-    pub soak: Option<Soak>,
+    pub soak: Option<Box<Soak>>,
     /// Why the slowest samples were slow (`latency --why`).
-    pub why: Option<Why>,
+    pub why: Option<Box<Why>>,
     /// The machine; in the first record of a run.
     pub environment: Option<Environment>,
     /// What the run was to do; in the first record of a run.

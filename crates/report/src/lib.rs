@@ -49,6 +49,7 @@ mod style;
 pub mod svg;
 pub mod table;
 pub mod text;
+mod why;
 
 pub use self::names::name_runs;
 

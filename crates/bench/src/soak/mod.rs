@@ -161,7 +161,7 @@ impl SoakJudge<'_> {
             device: Some(function.unwrap_or(Function { bdf: Some(self.soak.ends[0].bdf), ..Function::default() })),
             instance: ends[1].as_deref().map(below),
             interval: Some(pciescope_core::Interval { start_ns: 0, end_ns: self.now_ns.1 }),
-            soak: Some(Soak { uncounted: uncounted.collect(), ..self.soak.clone() }),
+            soak: Some(Box::new(Soak { uncounted: uncounted.collect(), ..self.soak.clone() })),
             metrics,
             ..Record::default()
         }

@@ -57,6 +57,42 @@ fn the_backend_may_be_named_with_its_address() {
 }
 
 #[test]
+fn slow_samples_have_a_cause_and_the_answer_says_what_to_mend() {
+    let records = measured("latency mmio --backend fake --cpus 1,2 --why=10 --above 2us --json");
+    for record in &records {
+        let why = record.why.as_ref().unwrap();
+        let (count, above) = (why.slowest.len(), why.slowest.iter().filter(|sample| sample.value_ns > 2000.0).count());
+        assert_eq!(count, above.max(10), "{why:?}");
+        assert_eq!(Some(why.slowest[0].value_ns), record.histograms["latency"].max_ns());
+        assert!(why.slowest.is_sorted_by(|one, next| one.value_ns >= next.value_ns));
+        assert!(why.events > 0 && why.events_lost == 0 && why.missing.is_empty(), "{why:?}");
+        for sample in &why.slowest {
+            let share: f64 = sample.parts.iter().map(|part| part.ns).sum();
+            assert!((share - (sample.value_ns - why.typical_ns)).abs() < 0.1 * sample.value_ns, "{sample:?}");
+        }
+    }
+    let text = run("latency irq --backend fake --cpus 1 --vectors 0 --why=20").expect_code(0).stdout;
+    assert!(text.contains("why: of the ") && text.contains("mend first: ") && text.contains("Whose"), "{text}");
+}
+
+#[test]
+fn a_sample_above_a_limit_runs_a_command_and_ends_the_run() {
+    let folder = folder("why-alarm");
+    let out = folder.join("out");
+    let alarm = format!("above:2us=echo $PCIESCOPE_CAUSE $PCIESCOPE_NS >>{}", out.display());
+    let words =
+        ["latency", "mmio", "--backend", "fake", "--cpus", "1,2", "--why", "--stop-above", "2us", "-j", "--on", &alarm];
+    let ended = pciescope(&words).expect_code(1);
+    let failures: Vec<_> = ended.records().into_iter().filter_map(|record| record.error).collect();
+    assert!(failures.iter().all(|failure| failure.is_too_slow()) && !failures.is_empty(), "{failures:?}");
+    let said = std::fs::read_to_string(out).unwrap();
+    assert!(said.split_whitespace().last().is_some_and(|ns| ns.parse::<u64>().unwrap() > 2000), "{said}");
+    for bad in ["above:2us", "above:x=true", "below:1us=true"] {
+        run(&format!("latency mmio --backend fake --why --on {bad}")).expect_code(2);
+    }
+}
+
+#[test]
 fn an_injected_delay_is_in_the_median() {
     let median = |line: &str| measured(line)[0].histograms["latency"].median_ns().unwrap();
     let plain = median("latency mmio --backend fake --cpus 0 --count 1k --json");

@@ -103,7 +103,7 @@ pub(super) fn facts(section: &Section, sections: &[&Section]) -> Facts {
         _ => facts.lines.extend(compared(section, headline.as_ref())),
     }
     facts.lines.extend(why::lines(section));
-    facts.more = why::table(section, false);
+    facts.more = crate::why::table(section, false);
     facts.mark_section(section);
     facts.table = Some(if hops.is_empty() {
         per_cpu(section, control, None, &mut facts.below)

@@ -12,7 +12,7 @@ mod rules;
 mod soak;
 pub(crate) mod verify;
 pub(crate) mod watch;
-pub(crate) mod why;
+mod why;
 
 use std::collections::{BTreeMap, HashMap};
 

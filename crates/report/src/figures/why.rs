@@ -4,9 +4,9 @@ use pciescope_core::why::Cause;
 
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, SERIES};
-use crate::facts::why::{explained, table};
 use crate::model::Section;
 use crate::text::{clean, duration};
+use crate::why::{explained, table};
 
 /// Nothing where no sample was explained.
 pub fn of(section: &Section) -> Vec<Figure> {
