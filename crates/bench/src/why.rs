@@ -11,7 +11,7 @@ use pciescope_core::{CpuList, Outcome, Why, WhyPlan, once};
 use pciescope_hw::Root;
 use pciescope_hw::probe::Sampled;
 use pciescope_hw::probe::clock::to_ticks;
-use pciescope_hw::why::{Evidence, Scope, Seen, Window};
+use pciescope_hw::why::{Evidence, Scope, Seen, SlowTime};
 
 use crate::on::{Commands, Variables};
 
@@ -143,7 +143,7 @@ impl<'p> Explainer<'p> {
             }
             let address = sampled.interrupted.get(&(sample.cpu, sample.at_ns)).copied();
             let interrupted = self.evidence.as_mut().zip(address).map(|(evidence, address)| evidence.function(address));
-            let window = Window { cpu: sample.cpu, ticks: (begin, begin + length), excess_ns, scope, interrupted };
+            let window = SlowTime { cpu: sample.cpu, ticks: (begin, begin + length), excess_ns, scope, interrupted };
             found.push(SlowSample { at_ns: seen.at(begin), value_ns, parts: seen.explain(&window) });
         }
         name_smis(&mut found, typical_ns, seen.smis(outcome.cpu));
@@ -205,20 +205,13 @@ mod tests {
 
     #[test]
     fn gaps_are_smis_where_they_are_as_many() {
-        let slowest = || {
-            vec![
-                slow(9e5, Cause::Device),
-                slow(8e5, Cause::Timer),
-                slow(7e5, Cause::Standstill),
-                slow(9e3, Cause::Device),
-            ]
-        };
+        use Cause::{Device, Smi, Standstill, Timer, Unknown};
+        let slowest = || vec![slow(9e5, Device), slow(8e5, Timer), slow(7e5, Standstill), slow(9e3, Device)];
         let causes = |smis| {
             let mut all = slowest();
             name_smis(&mut all, 1e3, smis);
             all.iter().map(SlowSample::cause).collect::<Vec<_>>()
         };
-        use Cause::*;
         assert_eq!(causes(Some(2)), [Smi, Timer, Smi, Device]);
         assert_eq!(causes(Some(1)), [Unknown, Timer, Unknown, Device]);
         assert_eq!(causes(Some(0)), [Device, Timer, Standstill, Device]);

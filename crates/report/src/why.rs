@@ -11,7 +11,7 @@ use crate::model::{Section, cpu_of};
 use crate::text::{clean, thousands, us};
 
 /// The samples of one cause.
-pub(crate) struct Group {
+pub(crate) struct ByCause {
     pub cause: Cause,
     /// The name that most of them have, and how many other names there are.
     pub name: Option<(String, usize)>,
@@ -42,7 +42,7 @@ fn is_open(cause: Cause) -> bool {
 }
 
 /// By cause, the most frequent first; those that nothing names last.
-pub(crate) fn groups(section: &Section) -> Vec<Group> {
+pub(crate) fn groups(section: &Section) -> Vec<ByCause> {
     let (all, known_from) = explained(section);
     let explained_of = section.records.iter().filter(|record| record.why.is_some());
     let count: u64 = explained_of.filter_map(|record| samples(record)).map(Histogram::count).sum();
@@ -62,7 +62,7 @@ pub(crate) fn groups(section: &Section) -> Vec<Group> {
         let place = left - (left as f64 * 0.9999).ceil().min(left as f64) as u64;
         let known = |place: u64| others.get(place as usize).copied().filter(|ns| *ns >= known_from);
         let most = names.iter().max_by_key(|(_, times)| **times).map(|(name, _)| clean(name));
-        Group {
+        ByCause {
             cause,
             name: most.map(|name| (name, names.len() - 1)),
             values_ns: own.iter().map(|(_, sample)| sample.value_ns).collect(),
@@ -70,7 +70,7 @@ pub(crate) fn groups(section: &Section) -> Vec<Group> {
             without: [known(place), known(0)],
         }
     };
-    let mut groups: Vec<Group> = by_cause.into_iter().map(group).collect();
+    let mut groups: Vec<ByCause> = by_cause.into_iter().map(group).collect();
     groups.sort_by_key(|group| (is_open(group.cause), std::cmp::Reverse(group.values_ns.len())));
     groups
 }

@@ -49,7 +49,7 @@ impl Format {
     }
 }
 
-/// `field:char prev_comm[16];	offset:8;	size:16;	signed:0;`
+/// `field:char prev_comm[16]; offset:8; size:16; signed:0;`
 fn field(text: &str, name: &str) -> Option<(usize, usize)> {
     let line = text.lines().find(|line| {
         let declared = line.split(';').next().and_then(|declared| declared.rsplit([' ', '*']).next());

@@ -19,7 +19,7 @@ use crate::{Root, environment, topology};
 
 use heartbeat::Heartbeat;
 pub(crate) use points::{Mark, Nest};
-use points::{Point, points};
+use points::{Tracepoint, points};
 pub use timeline::Scope;
 use timeline::{Builder, Timeline};
 
@@ -35,7 +35,7 @@ const SMI_COUNT: u64 = 0x34;
 /// Sources of evidence, open.
 #[derive(Debug)]
 pub struct Evidence {
-    points: Vec<(Point, Format)>,
+    points: Vec<(Tracepoint, Format)>,
     here: Option<Tracepoints>,
     wide: Option<Tracepoints>,
     symbols: Symbols,
@@ -45,12 +45,12 @@ pub struct Evidence {
     idle_exits: BTreeMap<u32, BTreeMap<String, u64>>,
     is_guest: bool,
     missing: Vec<String>,
-    running: Option<Running>,
+    running: Option<Begun>,
 }
 
 /// A slice that is being measured.
 #[derive(Debug)]
-struct Running {
+struct Begun {
     heartbeat: Heartbeat,
     begun: Pair,
     smis: BTreeMap<u32, u64>,
@@ -58,7 +58,7 @@ struct Running {
 
 /// A sample that is to be explained.
 #[derive(Debug, Clone)]
-pub struct Window {
+pub struct SlowTime {
     /// The CPU that it was taken on.
     pub cpu: u32,
     /// Its first and last stamp, on the counter of [`clock`].
@@ -92,7 +92,8 @@ impl Evidence {
         let mut missing = Vec::new();
         let online = topology::online(root).unwrap_or_else(|_| cpus.clone());
         let found = points().map(|point| (Format::find(root, point.name, point.fields), point));
-        let mut points: Vec<(Point, Format)> = found.filter_map(|(format, point)| Some((point, format?))).collect();
+        let mut points: Vec<(Tracepoint, Format)> =
+            found.filter_map(|(format, point)| Some((point, format?))).collect();
         let mut opened = |is_wide: bool, cpus: &CpuList, ring: usize| {
             loop {
                 let of = points.iter().filter(|(point, _)| point.is_wide == is_wide);
@@ -146,7 +147,7 @@ impl Evidence {
             rings.drain(&mut old);
         }
         let heartbeat = Heartbeat::start(&self.online.minus(cpus), self.here.take());
-        self.running = Some(Running { heartbeat, begun: clock::pair(), smis: self.smis() });
+        self.running = Some(Begun { heartbeat, begun: clock::pair(), smis: self.smis() });
     }
 
     /// The kernel's function at an address, and its module or `[kernel]`.
@@ -156,7 +157,7 @@ impl Evidence {
 
     /// What was seen since then. `None` where it was not begun.
     pub fn end(&mut self) -> Option<Seen> {
-        let Running { heartbeat, begun, smis } = self.running.take()?;
+        let Begun { heartbeat, begun, smis } = self.running.take()?;
         let ended = clock::pair();
         let beaten = heartbeat.stop();
         self.here = beaten.rings;
@@ -206,7 +207,7 @@ impl Evidence {
 }
 
 /// What a hit means. The number of its tracepoint stands first (common_type).
-fn mark(points: &[(Point, Format)], raw: &[u8]) -> Option<Mark> {
+fn mark(points: &[(Tracepoint, Format)], raw: &[u8]) -> Option<Mark> {
     let id = u64::from(u16::from_le_bytes(raw.get(..2)?.try_into().ok()?));
     let (point, format) = points.iter().find(|(_, format)| format.id == id)?;
     (point.mark)(format, raw)
@@ -231,6 +232,7 @@ fn smi_count(file: &File) -> io::Result<u64> {
 impl Seen {
     /// That of a synthetic machine whose counter of `hz` and clock begin at 0.
     pub(crate) fn made(marks: BTreeMap<u32, Vec<(u64, Mark)>>, end_ns: u64, hz: u64) -> Seen {
+        let smis = marks.keys().map(|cpu| (*cpu, 0)).collect();
         let timeline = |(cpu, marks): (u32, Vec<(u64, Mark)>)| {
             let mut builder = Builder::default();
             marks.into_iter().for_each(|(at_ns, mark)| builder.add(at_ns, mark, &mut |_| String::new()));
@@ -239,7 +241,7 @@ impl Seen {
         Seen {
             timelines: marks.into_iter().map(timeline).collect(),
             standstills: Vec::new(),
-            smis: BTreeMap::new(),
+            smis,
             is_guest: false,
             has_heartbeat: true,
             begun: Pair { ticks: 0, ns: 0, error: 0 },
@@ -249,7 +251,7 @@ impl Seen {
 
     /// What took the time of a sample, the largest part first. The device is named where nothing at all happened on the CPU,
     /// and no source of evidence is missing.
-    pub fn explain(&self, window: &Window) -> Vec<Part> {
+    pub fn explain(&self, window: &SlowTime) -> Vec<Part> {
         let (from, to) = (self.at(window.ticks.0), self.at(window.ticks.1));
         let Some(timeline) = self.timelines.get(&window.cpu) else {
             return vec![rest(Cause::Unknown, None, window.excess_ns)];
@@ -268,7 +270,7 @@ impl Seen {
             _ if self.stood_still(window) => (self.who_stopped(window.cpu), None),
             Some((cause, name)) if left <= most_ns(cause) => (cause, Some(name).filter(|name| !name.is_empty())),
             _ if code.is_some() => (Cause::IrqsOff, code),
-            _ if self.has_heartbeat => (Cause::Device, None),
+            _ if self.is_silence_evidence(window) => (Cause::Device, None),
             _ => (Cause::Unknown, None),
         };
         let mut parts = vec![rest(cause, name, left)];
@@ -276,14 +278,20 @@ impl Seen {
         parts
     }
 
+    /// Whether a standstill of all CPUs, or of this one by its firmware, would have been seen.
+    fn is_silence_evidence(&self, window: &SlowTime) -> bool {
+        let has_no_smi = !self.is_guest && self.smis.contains_key(&window.cpu);
+        self.has_heartbeat && (has_no_smi || window.excess_ns >= 2.0 * heartbeat::GAP_NS as f64)
+    }
+
     /// Whether the heartbeat on another CPU stopped when the sample did.
-    fn stood_still(&self, window: &Window) -> bool {
+    fn stood_still(&self, window: &SlowTime) -> bool {
         let (from, to) = window.ticks;
         self.standstills.iter().any(|(begin, end)| {
             let both = (*end).min(to).saturating_sub((*begin).max(from));
             // The gap has a beat more at its ends.
             let beat = self.ticks(heartbeat::GAP_NS);
-            both > 0 && end - begin <= to - from + 2 * beat && 2 * both + 2 * beat >= to - from
+            end - begin <= to - from + 2 * beat && 2 * both >= to - from
         })
     }
 
@@ -335,4 +343,89 @@ fn most_ns(cause: Cause) -> f64 {
 
 fn rest(cause: Cause, name: Option<String>, ns: f64) -> Part {
     Part { cause, name, ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A millisecond on CPU 1 from 10 ms on, by a counter of 1 GHz: 50 us of it a timer, and what else is said.
+    fn seen(marks: &[(u64, Mark)]) -> Seen {
+        let timer = Mark::Begin(Nest::Vector, Cause::Timer, "local_timer".to_owned());
+        let mut all = vec![(10_100_000, timer), (10_150_000, Mark::End(Nest::Vector))];
+        all.extend(marks.iter().cloned());
+        all.sort_by_key(|(at, _)| *at);
+        Seen::made([(1, all)].into(), 1_000_000_000, 1_000_000_000)
+    }
+
+    fn slow() -> SlowTime {
+        let ticks = (10_000_000, 11_000_000);
+        SlowTime { cpu: 1, ticks, excess_ns: 1e6, scope: Scope::Thread, interrupted: None }
+    }
+
+    #[track_caller]
+    fn first(seen: &Seen, time: &SlowTime, cause: Cause, name: Option<&str>) {
+        let parts = seen.explain(time);
+        assert_eq!((parts[0].cause, parts[0].name.as_deref()), (cause, name), "{parts:?}");
+    }
+
+    #[test]
+    fn the_largest_part_is_the_cause_where_parts_are_half_of_the_time() {
+        let irq = Mark::Begin(Nest::Handler, Cause::Interrupt, "nic0 (IRQ 30)".to_owned());
+        let seen = seen(&[(10_200_000, irq), (10_700_000, Mark::End(Nest::Handler))]);
+        first(&seen, &slow(), Cause::Interrupt, Some("nic0 (IRQ 30)"));
+        assert_eq!(seen.explain(&slow())[1].cause, Cause::Timer);
+    }
+
+    #[test]
+    fn what_no_part_explains_needs_other_evidence_and_silence_is_the_device() {
+        first(&seen(&[]), &slow(), Cause::Device, None);
+        let nmi = seen(&[(10_500_000, Mark::Spent(Cause::Nmi, String::new(), 1000))]);
+        first(&nmi, &slow(), Cause::Nmi, None);
+        // A flush of the TLB does not take a millisecond.
+        first(&seen(&[(10_500_000, Mark::Instant(Cause::TlbFlush, String::new()))]), &slow(), Cause::Device, None);
+        let alone = Seen { has_heartbeat: false, ..seen(&[]) };
+        first(&alone, &slow(), Cause::Unknown, None);
+        first(&alone, &SlowTime { cpu: 2, ..slow() }, Cause::Unknown, None);
+        // A shorter standstill would not have been seen.
+        let short = SlowTime { ticks: (10_000_000, 10_090_000), excess_ns: 9e4, ..slow() };
+        first(&seen(&[]), &short, Cause::Device, None);
+        first(&Seen { is_guest: true, ..seen(&[]) }, &short, Cause::Unknown, None);
+        first(&Seen { smis: BTreeMap::new(), ..seen(&[]) }, &short, Cause::Unknown, None);
+    }
+
+    #[test]
+    fn a_standstill_is_named_by_who_can_stop_all_cpus() {
+        let of = |gap, smis: &[(u32, u64)], is_guest| Seen {
+            standstills: vec![gap],
+            smis: smis.iter().copied().collect(),
+            is_guest,
+            ..seen(&[])
+        };
+        let gap = (9_900_000, 11_100_000);
+        first(&of(gap, &[(1, 0)], true), &slow(), Cause::Hypervisor, None);
+        first(&of(gap, &[(1, 0)], false), &slow(), Cause::Standstill, None);
+        first(&of(gap, &[], true), &slow(), Cause::Standstill, None);
+        // The beat paused for much longer, or hardly at all: that is another thing.
+        first(&of((5_000_000, 12_000_000), &[(1, 0)], true), &slow(), Cause::Device, None);
+        first(&of((10_900_000, 10_950_000), &[(1, 0)], true), &slow(), Cause::Device, None);
+    }
+
+    #[test]
+    fn an_interrupt_that_was_held_up_names_the_code_that_did() {
+        let code = |module: &str| Some(("busy_loop".to_owned(), module.to_owned()));
+        let late = |interrupted| SlowTime { scope: Scope::Handler, interrupted, ..slow() };
+        first(&seen(&[]), &late(code("[other]")), Cause::IrqsOff, Some("busy_loop"));
+        // The module itself waits with interrupts on, and an idle CPU too.
+        first(&seen(&[]), &late(code("[pcilat]")), Cause::Device, None);
+        let idle = seen(&[(9_000_000, Mark::Switch { from: 7, to: 0, name: "swapper/1".to_owned() })]);
+        first(&idle, &late(code("[kernel]")), Cause::Device, None);
+    }
+
+    #[test]
+    fn the_counter_becomes_the_kernels_clock_by_the_pairs_around_a_slice() {
+        let pair = |ticks, ns| Pair { ticks, ns, error: 0 };
+        let seen = Seen { begun: pair(1000, 5_000_000), ended: pair(3_001_000, 6_000_000), ..seen(&[]) };
+        assert_eq!([1000, 1_501_000, 700].map(|ticks| seen.at(ticks)), [5_000_000, 5_500_000, 4_999_900]);
+    }
 }

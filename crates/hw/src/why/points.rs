@@ -41,7 +41,7 @@ pub(crate) enum Nest {
 
 /// A tracepoint that may be there.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Point {
+pub(super) struct Tracepoint {
     /// Its group and name.
     pub name: &'static str,
     /// The fields that are read of it.
@@ -56,12 +56,20 @@ pub(super) struct Point {
 const SOFTIRQS: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 
-const fn here(name: &'static str, fields: &'static [&'static str], mark: fn(&Format, &[u8]) -> Option<Mark>) -> Point {
-    Point { name, fields, is_wide: false, mark }
+const fn here(
+    name: &'static str,
+    fields: &'static [&'static str],
+    mark: fn(&Format, &[u8]) -> Option<Mark>,
+) -> Tracepoint {
+    Tracepoint { name, fields, is_wide: false, mark }
 }
 
-const fn wide(name: &'static str, fields: &'static [&'static str], mark: fn(&Format, &[u8]) -> Option<Mark>) -> Point {
-    Point { name, fields, is_wide: true, mark }
+const fn wide(
+    name: &'static str,
+    fields: &'static [&'static str],
+    mark: fn(&Format, &[u8]) -> Option<Mark>,
+) -> Tracepoint {
+    Tracepoint { name, fields, is_wide: true, mark }
 }
 
 /// The beginning and end of an interrupt of the CPU's own machinery (x86).
@@ -77,7 +85,7 @@ macro_rules! vector {
 }
 
 /// Those that every kernel has that we run on.
-const ALWAYS: [Point; 8] = [
+const ALWAYS: [Tracepoint; 8] = [
     here("irq/irq_handler_entry", &["irq", "name"], |format, raw| {
         let (number, name) = (format.number(raw, 0)?, format.text(raw, 1)?);
         // The timer of an Arm is an interrupt as any other.
@@ -105,7 +113,7 @@ const ALWAYS: [Point; 8] = [
 ];
 
 /// Those that some kernels or architectures lack.
-const SOMETIMES: [Point; 12] = [
+const SOMETIMES: [Tracepoint; 12] = [
     here("nmi/nmi_handler", &["delta_ns"], |format, raw| {
         Some(Mark::Spent(Cause::Nmi, String::new(), format.number(raw, 0)?))
     }),
@@ -141,7 +149,7 @@ const SOMETIMES: [Point; 12] = [
 ];
 
 /// All of them. irq_work is none: the kernel refuses its end to perf, whose own work it is.
-pub(super) fn points() -> impl Iterator<Item = Point> {
+pub(super) fn points() -> impl Iterator<Item = Tracepoint> {
     let vectors = [
         vector!("local_timer", Timer),
         vector!("reschedule", Ipi),

@@ -10,7 +10,7 @@ use super::points::{Mark, Nest};
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     /// They do not overlap; by time. What the innermost of several nested ones did is its own.
-    spans: Vec<Span>,
+    spans: Vec<Busy>,
     /// By time: from which thread to which.
     switches: Vec<(u64, u32, u32)>,
     /// By time.
@@ -26,7 +26,7 @@ pub(super) struct Timeline {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Span {
+struct Busy {
     from: u64,
     to: u64,
     cause: Cause,
@@ -159,7 +159,7 @@ impl Builder {
     fn put(&mut self, at: u64, cause: Cause, name: String, thread: u32) {
         // Before the first mark nothing is known.
         if self.last > 0 && at > self.last {
-            self.done.spans.push(Span { from: self.last, to: at, cause, name, thread });
+            self.done.spans.push(Busy { from: self.last, to: at, cause, name, thread });
         }
     }
 

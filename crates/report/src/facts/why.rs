@@ -6,7 +6,7 @@ use pciescope_core::why::Cause;
 use crate::model::Section;
 use crate::style::{Tone, paint};
 use crate::text::{clean, counted, duration, thousands};
-use crate::why::{Group, groups};
+use crate::why::{ByCause, groups};
 
 /// Causes of the first line.
 const MOST_NAMED: usize = 6;
@@ -41,7 +41,7 @@ pub(super) fn lines(section: &Section) -> Vec<String> {
     let all: usize = groups.iter().map(|group| group.values_ns.len()).sum();
     let mut lines = Vec::new();
     if all > 0 {
-        let word = |group: &Group| {
+        let word = |group: &ByCause| {
             let name = group.name.as_ref().filter(|(_, others)| *others == 0).map(|(name, _)| format!(" {name}"));
             let largest = group.values_ns.first().copied().unwrap_or(0.0);
             format!(
@@ -72,7 +72,7 @@ pub(super) fn lines(section: &Section) -> Vec<String> {
 }
 
 /// The first cause that something can be done about: `mend first: timer: boot with nohz_full=3; then worst 12 us`.
-fn mend_first(group: &Group) -> Option<String> {
+fn mend_first(group: &ByCause) -> Option<String> {
     let remedy = remedy(group.cause, &group.cpus.to_string())?;
     let figures = group.without.iter().zip(["p99.99", "worst"]);
     let then: Vec<String> = figures.filter_map(|(ns, name)| Some(format!("{name} {}", duration((*ns)?)))).collect();
