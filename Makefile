@@ -28,7 +28,7 @@ endif
 # and would build a third of them again for each further choice.
 TESTED = --profile tested --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test prove-links test-5.10 arm64-program arm64-test browser-test pictures parquet-test fleet-test fleet-lint fleet-bench demo lint fuzz sanitize can-sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
+.PHONY: help setup build tested test unit vm-test prove-links prove-why test-5.10 arm64-program arm64-test browser-test pictures parquet-test fleet-test fleet-lint fleet-bench demo lint fuzz sanitize can-sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -80,6 +80,11 @@ prove-links: tested		## a thousand planted changes of links on each of three ker
 	tools/setup lab
 	lab/build-modules
 	PROVE=1 PCIESCOPE_LAB_PATIENCE=5 $(CARGO) test $(TESTED) --test vm -- watch::
+
+prove-why: tested		## two hundred causes of slow samples of each kind, planted on each of three kernels; two hours
+	tools/setup lab
+	lab/build-modules
+	PROVE=1 PCIESCOPE_LAB_PATIENCE=10 $(CARGO) test $(TESTED) --test vm -- why::
 
 test-5.10: tested		## the core suites on Debian 11's kernel, which is added to the lab's root folder and so to vm-test
 	tools/setup lab

@@ -123,9 +123,10 @@ impl Words<'_> {
     }
 
     fn delay(&mut self) -> Result<Delay, CommandError> {
-        match self.word("none, fixed, list, two-peak or random")? {
+        match self.word("none, fixed, once, list, two-peak or random")? {
             "none" => Ok(Delay::None),
             "fixed" => Ok(Delay::Fixed(self.time("the delay")?)),
+            "once" => Ok(Delay::Once(self.time("the delay")?)),
             "list" => {
                 let list = self.word("the list of delays")?;
                 let time = |word| parse_time(word).ok_or_else(|| self.wrong(word, TIME));
@@ -146,7 +147,7 @@ impl Words<'_> {
                 }
                 Ok(Delay::Random { min, max, random: self.random()? })
             }
-            word => Err(self.wrong(word, "none, fixed, list, two-peak or random")),
+            word => Err(self.wrong(word, "none, fixed, once, list, two-peak or random")),
         }
     }
 
@@ -214,6 +215,7 @@ mod tests {
             ("reset", Command::Reset),
             ("read-delay none", set(|faults| faults.read_delay = Delay::None)),
             ("read-delay fixed 20000", set(|faults| faults.read_delay = Delay::Fixed(20_000))),
+            ("read-delay once 3ms", set(|faults| faults.read_delay = Delay::Once(3_000_000))),
             ("write-delay fixed 20us", set(|faults| faults.write_delay = Delay::Fixed(20_000))),
             ("config-delay fixed 0", set(|faults| faults.config_delay = Delay::Fixed(0))),
             ("irq-delay fixed 2000ms", set(|faults| faults.irq_delay = Delay::Fixed(2_000_000_000))),
@@ -259,8 +261,8 @@ mod tests {
             ("", format!("empty command; known are {KNOWN}")),
             ("leger", format!("unknown command `leger`; known are {KNOWN}")),
             ("ledger now", "ledger: `now` is one word too many".to_owned()),
-            ("read-delay", "read-delay: none, fixed, list, two-peak or random is missing".to_owned()),
-            ("read-delay often", "read-delay: `often` is not none, fixed, list, two-peak or random".to_owned()),
+            ("read-delay", "read-delay: none, fixed, once, list, two-peak or random is missing".to_owned()),
+            ("read-delay often", "read-delay: `often` is not none, fixed, once, list, two-peak or random".to_owned()),
             ("read-delay fixed", "read-delay: the delay is missing".to_owned()),
             ("read-delay fixed -1", format!("read-delay: `-1` {time}")),
             ("read-delay fixed 1.5us", format!("read-delay: `1.5us` {time}")),

@@ -34,6 +34,8 @@ pub enum Delay {
     None,
     /// Always the same.
     Fixed(u64),
+    /// The next time only.
+    Once(u64),
     /// One after the other, then from the start again. Never empty.
     List {
         /// The delays.
@@ -69,6 +71,11 @@ impl Delay {
         match self {
             Delay::None => None,
             Delay::Fixed(time) => Some(*time),
+            Delay::Once(time) => {
+                let time = *time;
+                *self = Delay::None;
+                Some(time)
+            }
             Delay::List { times, next } => {
                 let time = times.get(*next).copied();
                 *next = (*next + 1) % times.len().max(1);
@@ -152,9 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn none_and_fixed() {
+    fn none_fixed_and_once() {
         assert_eq!(Delay::None.next_ns(), None);
         assert_eq!(counts(&mut Delay::Fixed(20_000), 10), BTreeMap::from([(20_000, 10)]));
+        assert_eq!(counts(&mut Delay::Once(20_000), 10), BTreeMap::from([(20_000, 1)]));
     }
 
     #[test]

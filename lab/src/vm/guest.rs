@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -170,6 +171,36 @@ impl Vm {
     /// QEMU refuses the command, or is gone.
     pub fn qmp(&self, command: &str, arguments: Value) -> Result<Value, LabError> {
         self.monitor().run(command, arguments)
+    }
+
+    /// Takes all CPUs away from the guest for a time, as a hypervisor would: QEMU's process is stopped. Says how long it was.
+    ///
+    /// # Errors
+    /// QEMU is gone.
+    pub fn stop_for(&self, time: Duration) -> Result<Duration, LabError> {
+        let begin = Instant::now();
+        self.signal(Signal::STOP)?;
+        std::thread::sleep(time.saturating_sub(begin.elapsed()));
+        self.signal(Signal::CONT)?;
+        Ok(begin.elapsed())
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), LabError> {
+        let failed = |error: std::io::Error| LabError::Refused(format!("no signal to QEMU: {error}"));
+        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| failed(std::io::ErrorKind::InvalidInput.into()))?;
+        kill_process(pid, signal).map_err(|error| failed(error.into()))
+    }
+
+    /// The host's accounts of the threads that are the guest's CPUs (`schedstat`): the second number of each is how long it has
+    /// waited for a CPU of the host, in nanoseconds.
+    ///
+    /// # Errors
+    /// QEMU is gone.
+    pub fn schedstats(&self) -> Result<Vec<PathBuf>, LabError> {
+        let cpus = self.qmp("query-cpus-fast", Value::Null)?;
+        let (id, cpus) = (self.process.id(), cpus.as_array().cloned().unwrap_or_default());
+        Ok(cpus.iter().map(|cpu| format!("/proc/{id}/task/{}/schedstat", cpu["thread-id"]).into()).collect())
     }
 
     fn monitor(&self) -> MutexGuard<'_, Monitor> {

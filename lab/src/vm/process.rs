@@ -21,6 +21,7 @@ pub(super) struct Process {
     kill: Arc<AtomicBool>,
     stop: Arc<AtomicUsize>,
     status: Arc<Mutex<Option<ExitStatus>>>,
+    id: u32,
     watcher: Option<JoinHandle<()>>,
     errors: std::path::PathBuf,
 }
@@ -48,9 +49,9 @@ impl Process {
                 let (kill, status, stop) = (Arc::clone(&kill), Arc::clone(&status), Arc::clone(stop));
                 move || {
                     let child = command.spawn();
-                    let error = child.as_ref().err().map(|error| std::io::Error::new(error.kind(), error.to_string()));
+                    let id = child.as_ref().map(Child::id);
                     // The other side waits for this message before it does anything else.
-                    let _ = sender.send(error);
+                    let _ = sender.send(id.map_err(|error| std::io::Error::new(error.kind(), error.to_string())));
                     if let Ok(child) = child {
                         let ended = watch(child, &kill, &stop);
                         *status.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = ended;
@@ -59,12 +60,18 @@ impl Process {
             })
             .map_err(LabError::file("start a thread for", "qemu-system-x86_64"))?;
         match started.recv() {
-            Ok(None) => {
-                Ok(Process { kill, stop: Arc::clone(stop), status, watcher: Some(watcher), errors: errors.to_owned() })
+            Ok(Ok(id)) => {
+                let (stop, errors) = (Arc::clone(stop), errors.to_owned());
+                Ok(Process { kill, stop, status, id, watcher: Some(watcher), errors })
             }
-            Ok(Some(source)) => Err(LabError::file("start", "qemu-system-x86_64")(source)),
+            Ok(Err(source)) => Err(LabError::file("start", "qemu-system-x86_64")(source)),
             Err(_) => Err(LabError::Refused("the thread of QEMU ended before it started".into())),
         }
+    }
+
+    /// The number of QEMU's process.
+    pub fn id(&self) -> u32 {
+        self.id
     }
 
     /// How QEMU ended and what it said last, or `None` while it lives.

@@ -34,6 +34,7 @@ mod support;
 mod surface;
 mod verify;
 mod watch;
+mod why;
 
 use std::process::ExitCode;
 
@@ -88,12 +89,15 @@ const FAILURES: &[harness::Test] = tests![
     sanitize::pcilat_survives_every_failed_allocation,
 ];
 
-/// What `make prove-links` runs.
+/// What `make prove-links` and `make prove-why` run.
 const PROOFS: &[harness::Test] = tests![
     watch::every_planted_change_of_forty_links_is_found_on_6_1,
     watch::every_planted_change_of_forty_links_is_found_on_6_12,
     watch::every_planted_change_of_forty_links_is_found_on_the_newest_kernel,
     watch::twenty_minutes_of_nothing_wake_nothing_and_cost_little,
+    why::every_plant_gets_its_name_on_6_1 seats 3,
+    why::every_plant_gets_its_name_on_6_12 seats 3,
+    why::every_plant_gets_its_name_on_the_newest_kernel seats 3,
 ];
 
 /// Every test. The long ones stand first. What takes more than one seat compares rates or durations.

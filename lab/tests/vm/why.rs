@@ -1,0 +1,434 @@
+//! `latency --why`: causes of slow samples are planted, and the names given are compared with them. docs/why.md.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use pciescope_core::why::{Cause, SlowSample};
+use pciescope_lab::vm::{Attachment, GuestDevice, Kernel};
+use serde_json::Value;
+
+use crate::say;
+use crate::support::{Endpoint, PATIENCE, Rig, lab_failed};
+
+/// What the module plants, and reads what came of it.
+const PLANT: &str = "/sys/module/pciescope_plant/parameters/plant";
+/// How long what is planted takes, in microseconds.
+const SHORTEST: u64 = 10_000;
+const LONGEST: u64 = 20_000;
+/// A slow sample is longer than this, and so is one of what is planted.
+const ABOVE_NS: u64 = 6_000_000;
+/// Between the end of one and the begin of the next.
+const PAUSE: Duration = Duration::from_millis(150);
+/// What the host takes from the guest's CPU during a plant, of its length, before that is set aside.
+const HOST_SHARE: f64 = 0.1;
+const FILE: &str = "/host/why.jsonl";
+
+type PlantKind = (&'static str, Cause);
+
+/// One way to measure, and what can be planted there.
+struct Way {
+    name: &'static str,
+    verb: &'static str,
+    args: &'static str,
+    cpu: usize,
+    kinds: &'static [PlantKind],
+}
+
+const WAYS: [Way; 3] = [
+    Way {
+        name: "user space",
+        verb: "mmio",
+        args: "--backend resource",
+        cpu: 1,
+        kinds: &[
+            ("interrupt", Cause::Interrupt),
+            ("ipi", Cause::Ipi),
+            ("softirq", Cause::Softirq),
+            ("workqueue", Cause::Workqueue),
+            ("thread", Cause::Thread),
+            ("nmi", Cause::Nmi),
+            ("hypervisor", Cause::Hypervisor),
+            ("read", Cause::Device),
+        ],
+    },
+    Way {
+        name: "the module",
+        verb: "mmio",
+        args: "--backend kmod --bind",
+        cpu: 1,
+        kinds: &[("nmi", Cause::Nmi), ("hypervisor", Cause::Hypervisor), ("read", Cause::Device)],
+    },
+    Way {
+        name: "interrupts",
+        verb: "irq",
+        args: "--backend kmod --bind --raised-by hardware",
+        cpu: 1,
+        kinds: &[
+            ("irqs-off", Cause::IrqsOff),
+            ("interrupt", Cause::Interrupt),
+            ("nmi", Cause::Nmi),
+            ("hypervisor", Cause::Hypervisor),
+            ("message", Cause::Device),
+        ],
+    },
+];
+
+/// When something was planted: on the guest's CLOCK_MONOTONIC, or between two times of the host's.
+#[derive(Debug, Clone, Copy)]
+enum When {
+    Guest(u64, u64),
+    Host(u64, u64),
+}
+
+#[derive(Debug)]
+struct OnePlant {
+    kind: PlantKind,
+    when: When,
+    /// How long the CPU was taken.
+    ns: u64,
+}
+
+/// Knuth's MMIX generator.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// What the host did at a time: all that QEMU's threads and the device's have waited for a CPU, and what the device has seen.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    at: u64,
+    waited: u64,
+    seen: u64,
+}
+
+/// The kernel's accounts of the threads that a measurement on a CPU needs: all of QEMU's but the other CPUs', and the device's.
+fn accounts(bench: &WhyBench, cpu: usize) -> Vec<File> {
+    let mut cpus = bench.rig.schedstats().unwrap_or_else(|err| lab_failed(err));
+    let own = cpus.remove(cpu);
+    let tasks = |folder: &Path| -> Vec<PathBuf> {
+        let listed = std::fs::read_dir(folder).unwrap_or_else(|err| lab_failed(err));
+        listed.filter_map(|task| Some(task.ok()?.path())).collect()
+    };
+    let name = |task: &PathBuf| std::fs::read_to_string(task.join("comm")).unwrap_or_default();
+    let device = |task: &PathBuf| ["lab0-device", "lab0-timer"].contains(&name(task).trim());
+    let of_device = tasks(Path::new("/proc/self/task")).into_iter().filter(device);
+    let of_qemu = tasks(own.parent().and_then(Path::parent).expect("it is in a folder of a folder"));
+    let all = of_qemu.into_iter().chain(of_device).map(|task| task.join("schedstat"));
+    all.filter(|path| !cpus.contains(path)).filter_map(|path| File::open(path).ok()).collect()
+}
+
+/// Looks until it is over.
+fn look(endpoint: &Endpoint, begun: Instant, files: &[File], is_over: &AtomicBool) -> Vec<Look> {
+    let (mut all, mut buffer) = (Vec::new(), [0; 100]);
+    let mut waited = |file: &File| -> u64 {
+        // A thread that has ended waits no more.
+        let length = file.read_at(&mut buffer, 0).unwrap_or(0);
+        let text = String::from_utf8_lossy(&buffer[..length]);
+        text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
+    };
+    while !is_over.load(Ordering::Relaxed) {
+        let ledger = endpoint.ledger();
+        let seen = ["reads_total", "writes_total"].map(|name| ledger[name].as_u64().unwrap()).iter().sum();
+        let waited = files.iter().map(&mut waited).sum();
+        all.push(Look { at: begun.elapsed().as_nanos() as u64, waited, seen });
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    all
+}
+
+/// How long the threads waited from one time to another, and whether the device was measured when it began.
+fn meanwhile(looks: &[Look], from: u64, to: u64) -> (u64, bool) {
+    let before = looks.partition_point(|look| look.at <= from).saturating_sub(1);
+    let behind = looks.partition_point(|look| look.at < to).min(looks.len() - 1);
+    (looks[behind].waited - looks[before].waited, looks[before].seen > looks[before.saturating_sub(3)].seen)
+}
+
+/// The guest's clock on the host's: at two times, what is to be added. Each is known to some microseconds.
+struct GuestClock([(u64, i64); 2]);
+
+impl GuestClock {
+    fn guest(&self, host: u64) -> u64 {
+        let [(begin, first), (end, last)] = self.0;
+        let share = (host as f64 - begin as f64) / (end - begin).max(1) as f64;
+        (host as i64 + first + ((last - first) as f64 * share) as i64) as u64
+    }
+
+    fn host(&self, guest: u64) -> u64 {
+        let about = guest as i64 - self.0[0].1;
+        (2 * about - (self.guest(about as u64) as i64 - self.0[0].1)) as u64
+    }
+}
+
+struct WhyBench {
+    rig: Rig,
+    begun: Instant,
+}
+
+impl WhyBench {
+    fn boot(kernel: Kernel) -> WhyBench {
+        let rig = Rig::boot_with(kernel, |builder| {
+            builder
+                .cpus(2)
+                // Else the second CPU takes no NMI from outside.
+                .cmdline("apic_extnmi=all")
+                .device("edu0", GuestDevice::Edu, Attachment::RootPort)
+                .module("pcilat")
+                .module("pciescope_plant")
+        });
+        // An NMI of long duration is told of on the console. The thread is above the measuring one.
+        rig.must(
+            "modprobe msr; dmesg -n 1; chrt -f -p 90 $(pgrep pciescope_plant)
+             irq=$(awk '/plant-edu/ { sub(\":\", \"\", $1); print $1 }' /proc/interrupts)
+             echo 2 >/proc/irq/$irq/smp_affinity",
+        );
+        WhyBench { rig, begun: Instant::now() }
+    }
+
+    fn elapsed(&self) -> u64 {
+        self.begun.elapsed().as_nanos() as u64
+    }
+
+    /// What the module says, behind a command that plants: number, begin, end.
+    fn stamps(&self, command: &str) -> Vec<u64> {
+        let said = self.rig.must(&format!("{command} {PLANT}"));
+        said.split_whitespace().map(|word| word.parse().unwrap()).collect()
+    }
+
+    fn nmi(&self, way: &Way, us: u64) -> (u64, u64) {
+        self.rig.must(&format!("echo nmi {} {us} >{PLANT}", way.cpu));
+        let from = self.elapsed();
+        self.rig.qmp("inject-nmi", Value::Null).unwrap_or_else(|err| lab_failed(err));
+        (from, self.elapsed())
+    }
+
+    /// What is to be added to the host's clock, by the quickest of some NMIs.
+    fn offset(&self, way: &Way) -> (u64, i64) {
+        let sync = |_| {
+            let (from, to) = self.nmi(way, 0);
+            let begin = self.stamps("cat")[1];
+            (to - from, (from, begin as i64 - from as i64))
+        };
+        let (error, offset) = (0..5).map(sync).min().unwrap();
+        say!("the guest's clock is known to {} us", error / 1000);
+        offset
+    }
+
+    fn plant(&self, way: &Way, kind: PlantKind, us: u64) -> OnePlant {
+        let (time, mut ns) = (Duration::from_micros(us), us * 1000);
+        let from = self.elapsed();
+        let when = match kind.0 {
+            "hypervisor" => {
+                let took = self.rig.stop_for(time).unwrap_or_else(|err| lab_failed(err));
+                ns = took.as_nanos() as u64;
+                When::Host(from, self.elapsed())
+            }
+            "read" | "message" => {
+                let delay = if kind.0 == "read" { "read-delay" } else { "irq-delay" };
+                self.rig.tell(&format!("{delay} once {us}us"));
+                let told = self.elapsed();
+                std::thread::sleep(2 * time);
+                if kind.0 == "message" {
+                    self.usual_messages();
+                }
+                When::Host(from, told + ns)
+            }
+            "nmi" => {
+                let (from, to) = self.nmi(way, us);
+                std::thread::sleep(2 * time);
+                When::Host(from, to + ns)
+            }
+            name => {
+                let stamps = self.stamps(&format!("echo {name} {} {us} >{PLANT}; cat", way.cpu));
+                ns = stamps[2] - stamps[1];
+                When::Guest(stamps[1], stamps[2])
+            }
+        };
+        OnePlant { kind, when, ns }
+    }
+
+    /// So long that most of the time an interrupt is on its way, which what is planted can meet.
+    fn usual_messages(&self) {
+        self.rig.tell("irq-delay fixed 500us");
+    }
+
+    /// Measures while something is done, and gives the slow samples.
+    fn measure(&self, way: &Way, above_ns: u64, meanwhile: impl FnOnce()) -> Vec<SlowSample> {
+        let Way { verb, args, cpu, .. } = way;
+        if *verb == "irq" {
+            self.usual_messages();
+        }
+        let run = format!(
+            "latency {verb} {} {args} --cpus {cpu} --duration 1h --why=1000 --above {above_ns}ns",
+            self.rig.bdf
+        );
+        let running = self.rig.start(&run, FILE);
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(running.status().is_none(), "the run has ended: {:?}", running.wait());
+        meanwhile();
+        running.signal("INT").unwrap_or_else(|err| lab_failed(err));
+        let measured = self.rig.end(&running, FILE, PATIENCE);
+        self.rig.tell("reset");
+        assert_eq!(measured.output.status, 130, "{}", measured.output.stderr);
+        measured.records.iter().filter_map(|one| one.why.as_ref()).flat_map(|why| why.slowest.clone()).collect()
+    }
+}
+
+/// Ends what looks, however the plants end.
+struct LookEnd<'o>(&'o AtomicBool);
+
+impl Drop for LookEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What became of the plants of a kind.
+#[derive(Debug, Default)]
+struct PlantRow {
+    planted: u64,
+    /// Nothing was measured then: the program was busy with what it had measured before.
+    between: u64,
+    /// The host took too much.
+    set_aside: u64,
+    missing: u64,
+    named: BTreeMap<&'static str, u64>,
+    /// The names of those set aside, which are not judged.
+    named_aside: BTreeMap<&'static str, u64>,
+}
+
+impl PlantRow {
+    fn of(&self, cause: Cause) -> u64 {
+        self.named.get(cause.name()).copied().unwrap_or(0)
+    }
+}
+
+type PlantTable = BTreeMap<(&'static str, &'static str), PlantRow>;
+
+fn plant_all(bench: &WhyBench, way: &Way, times: usize, seed: u64, table: &mut PlantTable) {
+    let mut random = Random(seed);
+    let mut all: Vec<PlantKind> = way.kinds.iter().flat_map(|kind| std::iter::repeat_n(*kind, times)).collect();
+    for place in (1..all.len()).rev() {
+        all.swap(place, random.below(place as u64 + 1) as usize);
+    }
+    let (mut planted, mut looks, mut clock) = (Vec::new(), Vec::new(), None);
+    let (files, endpoint, begun) = (accounts(bench, way.cpu), &bench.rig.endpoint, bench.begun);
+    let slow = bench.measure(way, ABOVE_NS, || {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let looking = scope.spawn(|| look(endpoint, begun, &files, &is_over));
+            // A failure too ends the thread, for which the scope waits.
+            let end = LookEnd(&is_over);
+            let begin = bench.offset(way);
+            for kind in all {
+                std::thread::sleep(PAUSE);
+                planted.push(bench.plant(way, kind, SHORTEST + random.below(LONGEST - SHORTEST)));
+            }
+            clock = Some(GuestClock([begin, bench.offset(way)]));
+            std::thread::sleep(PAUSE);
+            drop(end);
+            looks = looking.join().expect("it panics for the lab only");
+        });
+    });
+    let clock = clock.unwrap();
+    let mut used = vec![false; slow.len()];
+    for one in &planted {
+        let row = table.entry((way.name, one.kind.0)).or_default();
+        row.planted += 1;
+        let ((from, to), (host_from, host_to)) = match one.when {
+            When::Guest(from, to) => ((from, to), (clock.host(from), clock.host(to))),
+            // What the guest's clock is known to.
+            When::Host(from, to) => ((clock.guest(from) - 500_000, clock.guest(to) + 500_000), (from, to)),
+        };
+        let (host, is_measured) = meanwhile(&looks, host_from, host_to);
+        let overlaps = |sample: &SlowSample| sample.at_ns < to && from < sample.at_ns + sample.value_ns as u64;
+        let meant = slow.iter().enumerate().filter(|(_, sample)| overlaps(sample));
+        meant.clone().for_each(|(place, _)| used[place] = true);
+        let longest = meant.max_by(|a, b| a.1.value_ns.total_cmp(&b.1.value_ns)).map(|(_, sample)| sample);
+        if !is_measured {
+            row.between += 1;
+            continue;
+        }
+        if host as f64 > HOST_SHARE * one.ns as f64 {
+            row.set_aside += 1;
+            let name = longest.map_or("none", |sample| sample.cause().name());
+            *row.named_aside.entry(name).or_default() += 1;
+            continue;
+        }
+        match longest {
+            None => row.missing += 1,
+            Some(sample) => *row.named.entry(sample.cause().name()).or_default() += 1,
+        }
+        if longest.is_none_or(|sample| sample.cause() != one.kind.1) && std::env::var_os("SHOW").is_some() {
+            say!("{one:?} in {from} to {to}, the host took {host} ns: {longest:?}");
+        }
+    }
+    let others: Vec<&SlowSample> =
+        slow.iter().zip(&used).filter(|(_, used)| !**used).map(|(sample, _)| sample).collect();
+    say!("{}: {} slow samples, {} of nothing planted", way.name, slow.len(), others.len());
+    if std::env::var_os("SHOW").is_some() {
+        others
+            .iter()
+            .filter(|one| one.value_ns > ABOVE_NS as f64)
+            .take(12)
+            .for_each(|sample| say!("not planted: {sample:?}"));
+        let at_work = looks.windows(2).filter(|two| two[1].seen > two[0].seen).count();
+        say!("measured {at_work} of {} looks", looks.len());
+    }
+}
+
+/// Limits on what the host did not disturb and the program measured.
+fn judge(table: &PlantTable) {
+    for ((way, kind), row) in table {
+        say!("{way}, {kind}: {row:?}");
+    }
+    let (mut judged, mut right, mut wrong) = (0, 0, 0);
+    for ((way, kind), row) in table {
+        let planted =
+            WAYS.iter().find(|one| one.name == *way).and_then(|one| one.kinds.iter().find(|one| one.0 == *kind));
+        let cause = planted.expect("it is of the table").1;
+        let named: u64 = row.named.values().sum();
+        judged += named + row.missing;
+        right += row.of(cause);
+        wrong += named - row.of(cause) - row.of(Cause::Unknown) - row.of(Cause::EvidenceLost);
+        assert!(
+            2 * (row.between + row.set_aside) < row.planted,
+            "the lab failed: {way}, {kind}: too few count: {row:?}"
+        );
+    }
+    say!("{right} of {judged} have the right name, {wrong} a wrong one");
+    assert!(right * 100 >= judged * 98 && wrong * 100 <= judged, "{right} of {judged} are right, {wrong} are wrong");
+}
+
+/// So many of each kind; `PCIESCOPE_PLANTS` is another number. `WAY` names one of the ways, `SHOW` shows what is not right.
+fn every_plant_gets_its_name(kernel: Kernel, seed: u64) {
+    let bench = WhyBench::boot(kernel);
+    let mut table = PlantTable::new();
+    let only = std::env::var("WAY").unwrap_or_default();
+    let times = std::env::var("PCIESCOPE_PLANTS").map_or(200, |times| times.parse().unwrap());
+    for way in WAYS.iter().filter(|way| way.name.contains(&only)) {
+        plant_all(&bench, way, times, seed, &mut table);
+    }
+    judge(&table);
+    bench.rig.check_log();
+}
+
+pub fn every_plant_gets_its_name_on_6_1() {
+    every_plant_gets_its_name(Kernel::V6_1, 1);
+}
+
+pub fn every_plant_gets_its_name_on_6_12() {
+    every_plant_gets_its_name(Kernel::V6_12, 2);
+}
+
+pub fn every_plant_gets_its_name_on_the_newest_kernel() {
+    every_plant_gets_its_name(Kernel::Newest, 3);
+}
