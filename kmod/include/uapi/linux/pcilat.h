@@ -158,7 +158,7 @@ struct pcilat_status {
 	__u32 present;		/* 1 if the device answered the last look at its ID */
 	__u64 raw_written;	/* records written to the ring in this run */
 	__u64 raw_lost;		/* records overwritten before they were read */
-	__u64 start;		/* the clock at the run's start, to which all times of records refer */
+	__u64 start;		/* the clock at the run's start */
 	__u64 reserved[3];
 };
 
@@ -244,7 +244,7 @@ enum pcilat_record_kind {
 	PCILAT_RECORD_LATENCY	= 0,
 	PCILAT_RECORD_TRIGGER	= 1,	/* trigger to handler */
 	PCILAT_RECORD_ACK	= 2,	/* handler entry to acknowledge */
-	PCILAT_RECORD_CODE	= 3,	/* the kernel's code that the interrupt of the last TRIGGER met */
+	PCILAT_RECORD_CODE	= 3,	/* kernel code that the last TRIGGER interrupted */
 };
 
 /* One raw record; 16 bytes. */
