@@ -331,6 +331,7 @@ fn of_link(total: &Total, tracker: &Tracker, method: &Method) -> Record {
         put("mean_lost_bytes_per_s", Metric::of(total.lost_bytes / seconds, "bytes/s"));
         put("config_reads_per_s", Metric::of(tracker.reads as f64 / (tracker.elapsed_ns() as f64 / 1e9), "1/s"));
     }
+    put("samples", Metric::count(tracker.samples));
     put("watched_ns", Metric::ns(total.watched_ns as f64));
     put("below_best_ns", Metric::ns(total.below_ns as f64));
     put("lost_bytes", Metric::of(total.lost_bytes, "bytes"));

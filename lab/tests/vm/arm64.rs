@@ -343,8 +343,10 @@ fn package(rig: &Counters) {
     let package = package.unwrap_or_else(|| panic!("no pciescope_*_arm64.deb in {}", folder.display()));
     fs::copy(package, rig.share().join("pciescope.deb")).unwrap();
     let root = "/tmp/installed";
+    // Maintainer scripts run in the root: it needs a shell.
     rig.must(&format!(
-        "mkdir -p {root}/var/lib/dpkg/info {root}/var/lib/dpkg/updates && touch {root}/var/lib/dpkg/status"
+        "mkdir -p {root}/bin {root}/var/lib/dpkg/info {root}/var/lib/dpkg/updates && touch {root}/var/lib/dpkg/status && \
+         cp /lab/bin/busybox {root}/bin/sh"
     ));
     // By its path: busybox has one of this name.
     let dpkg = format!("PATH=/lab/usr/bin:$PATH /lab/usr/bin/dpkg --root={root} --force-bad-path --log=/dev/null");

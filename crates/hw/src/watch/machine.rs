@@ -251,7 +251,7 @@ impl Links for LiveLinks {
             let mut again = self.read();
             again.reads += sample.reads;
             again.held.iter_mut().for_each(|held| held.extend(sample.held.take().unwrap_or_default()));
-            sample = Sample { told: sample.told, ..again };
+            sample = Sample { told: sample.told, is_again: true, ..again };
         }
         sample
     }

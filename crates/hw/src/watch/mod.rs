@@ -71,6 +71,8 @@ pub struct Sample {
     pub told: Told,
     /// How many times a dword of configuration space was read for it.
     pub reads: u64,
+    /// Whether it was read twice, as the kernel told of a change meanwhile.
+    pub is_again: bool,
 }
 
 /// A function at a moment.

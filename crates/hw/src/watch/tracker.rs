@@ -81,6 +81,8 @@ pub struct Tracker {
     held: BTreeMap<Bdf, u64>,
     /// Dwords of configuration space that were read.
     pub reads: u64,
+    /// How often all links were read.
+    pub samples: u64,
 }
 
 /// All functions before and now.
@@ -150,6 +152,7 @@ impl Tracker {
             seen.push(gap(before_ns, now_ns, slept_ns));
         }
         self.reads += sample.reads;
+        self.samples += 1 + u64::from(sample.is_again);
         self.last = sample.at;
         let mut ends: BTreeMap<Bdf, End> = sample.functions;
         for (bdf, now) in &mut ends {
