@@ -195,7 +195,7 @@ impl Progress<'_, '_> {
     ) -> Result<Option<Failure>, Error> {
         let begin_ns = self.run.started.elapsed().as_nanos() as u64;
         if let Some(why) = &mut self.why {
-            why.begin(&slice.cpus);
+            why.begin(arm, &slice.cpus);
         }
         let called = self.experiment.call(arm, slice, watch);
         if let Some(why) = &mut self.why {

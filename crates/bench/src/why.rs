@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pciescope_core::outcome::{LATENCY, Sample, SampleKind, TRIGGER_TO_HANDLER};
 use pciescope_core::record::{Failure, Warning};
 use pciescope_core::text::word;
-use pciescope_core::why::{Cause, SlowSample};
-use pciescope_core::{CpuList, Outcome, Why, WhyPlan, once};
+use pciescope_core::why::{Cause, Cost, Part, SlowSample};
+use pciescope_core::{CpuList, Histogram, Outcome, Why, WhyPlan, once};
 use pciescope_hw::Root;
 use pciescope_hw::probe::Sampled;
 use pciescope_hw::probe::clock::to_ticks;
@@ -23,6 +23,13 @@ const LEAST: f64 = 0.1;
 const LOOKED_AT: usize = 1000;
 /// Samples above a limit are kept up to this number, for each CPU and target.
 const MOST_KEPT: usize = 10_000;
+
+/// One slice of so many is measured without looking, which tells what looking costs.
+const UNSEEN: u64 = 8;
+/// Percentiles that are compared with and without.
+const COMPARED: [f64; 3] = [50.0, 99.0, 99.9];
+/// So many slices that were looked at are compared.
+const MOST_COMPARED: usize = 1000;
 
 /// Commands that run when a sample takes longer than a limit.
 #[derive(Debug)]
@@ -72,12 +79,16 @@ pub(crate) struct Explainer<'p> {
     /// Why the run must end.
     ending: Option<Failure>,
     found: BTreeMap<Key, Why>,
+    /// Slices that began, by arm and CPU.
+    begun: BTreeMap<(usize, Option<u32>), u64>,
+    /// Whether this slice is looked at.
+    looks: bool,
 }
 
 impl<'p> Explainer<'p> {
     pub fn new(plan: &'p WhyPlan, root: Option<&Root>, cpus: &CpuList, alarms: Option<&'p Alarms>) -> Self {
         let evidence = root.map(|root| Evidence::open(root, cpus));
-        Explainer { plan, evidence, alarms, ending: None, found: BTreeMap::new() }
+        Explainer { plan, evidence, alarms, ending: None, found: BTreeMap::new(), begun: BTreeMap::new(), looks: true }
     }
 
     /// Why the run must end, once: a sample took longer than the plan allows.
@@ -85,10 +96,13 @@ impl<'p> Explainer<'p> {
         self.ending.take()
     }
 
-    /// A slice on these CPUs begins.
-    pub fn begin(&mut self, cpus: &CpuList) {
+    /// A slice of an arm on these CPUs begins.
+    pub fn begin(&mut self, arm: usize, cpus: &CpuList) {
+        let begun = self.begun.entry((arm, cpus.iter().next())).or_default();
+        *begun += 1;
+        self.looks = *begun % UNSEEN != 0;
         if let Some(evidence) = &mut self.evidence {
-            evidence.begin(cpus);
+            evidence.begin(cpus, self.looks);
         }
     }
 
@@ -116,14 +130,20 @@ impl<'p> Explainer<'p> {
             missing: missing(),
             ..Why::default()
         });
+        histogram.iter().for_each(|histogram| compare(&mut why.cost, histogram, self.looks));
         let (events, lost) = seen.events(outcome.cpu);
         why.events += events;
         why.events_lost += lost;
         why.clock_error_ns = why.clock_error_ns.max(seen.clock_error_ns());
         let is_own = |sample: &&Sample| (sample.cpu, sample.index, sample.kind) == (outcome.cpu, outcome.index, kind);
+        let slowest_first = |sample: &&Sample| std::cmp::Reverse(sample.value_ps);
         let mut slowest: Vec<&Sample> = sampled.samples.iter().filter(is_own).collect();
-        slowest.sort_by_key(|sample| std::cmp::Reverse(sample.value_ps));
-        slowest.truncate(LOOKED_AT.max(self.plan.slowest as usize));
+        let most = LOOKED_AT.max(self.plan.slowest as usize);
+        if slowest.len() > most {
+            slowest.select_nth_unstable_by_key(most, slowest_first);
+            slowest.truncate(most);
+        }
+        slowest.sort_by_key(slowest_first);
         // A handler ends what the kernel's module times; what a thread ends, all that delays a thread delays.
         let is_handler = kind == SampleKind::TriggerToHandler && method.backend == "kmod";
         let scope = if is_handler { Scope::Handler } else { Scope::Thread };
@@ -144,14 +164,20 @@ impl<'p> Explainer<'p> {
             let address = sampled.interrupted.get(&(sample.cpu, sample.at_ns)).copied();
             let interrupted = self.evidence.as_mut().zip(address).map(|(evidence, address)| evidence.function(address));
             let window = SlowTime { cpu: sample.cpu, ticks: (begin, begin + length), excess_ns, scope, interrupted };
-            found.push(SlowSample { at_ns: seen.at(begin), value_ns, parts: seen.explain(&window) });
+            let parts = if self.looks { seen.explain(&window) } else { vec![unseen(excess_ns)] };
+            found.push(SlowSample { at_ns: seen.at(begin), value_ns, parts });
         }
-        name_smis(&mut found, typical_ns, seen.smis(outcome.cpu));
+        if self.looks {
+            name_smis(&mut found, typical_ns, seen.smis(outcome.cpu));
+        }
         if let Some(slowest) = found.first() {
             self.alarms.iter().for_each(|alarms| alarms.look(outcome.cpu, slowest));
             if self.plan.stop_above_ns.is_some_and(|limit| slowest.value_ns > limit as f64) {
                 self.ending = Some(too_slow(outcome.cpu, slowest));
             }
+        }
+        if !self.looks {
+            return;
         }
         why.slowest.extend(found);
         why.slowest.sort_by(|a, b| b.value_ns.total_cmp(&a.value_ns));
@@ -162,7 +188,27 @@ impl<'p> Explainer<'p> {
 
     /// What was found of an arm's CPU and target.
     pub fn take(&mut self, arm: usize, outcome: &Outcome) -> Option<Why> {
-        self.found.remove(&(arm, outcome.cpu, outcome.index))
+        let mut why = self.found.remove(&(arm, outcome.cpu, outcome.index))?;
+        why.cost.retain(|cost| !cost.without_ns.is_empty());
+        Some(why)
+    }
+}
+
+/// Of a sample that nobody looked at.
+fn unseen(ns: f64) -> Part {
+    Part { cause: Cause::Unknown, name: None, ns }
+}
+
+/// Adds the percentiles of a slice.
+fn compare(cost: &mut Vec<Cost>, slice: &Histogram, looks: bool) {
+    if cost.is_empty() {
+        cost.extend(COMPARED.map(|percent| Cost { percent, ..Cost::default() }));
+    }
+    for of in cost {
+        if of.with_ns.len() < MOST_COMPARED {
+            let figures = if looks { &mut of.with_ns } else { &mut of.without_ns };
+            figures.extend(slice.percentile_ns(of.percent));
+        }
     }
 }
 
@@ -195,7 +241,7 @@ fn name_smis(found: &mut [SlowSample], typical_ns: f64, smis: Option<u64>) {
 
 #[cfg(test)]
 mod tests {
-    use pciescope_core::why::Part;
+    use pciescope_core::record::Method;
 
     use super::*;
 
@@ -216,5 +262,31 @@ mod tests {
         assert_eq!(causes(Some(1)), [Unknown, Timer, Unknown, Device]);
         assert_eq!(causes(Some(0)), [Device, Timer, Standstill, Device]);
         assert_eq!(causes(None), [Device, Timer, Standstill, Device]);
+    }
+
+    #[test]
+    fn one_slice_of_eight_is_not_looked_at_and_tells_what_looking_costs() {
+        let plan = WhyPlan { slowest: 1000, above_ns: None, stop_above_ns: None };
+        let cpus = CpuList::from_iter([3]);
+        // A machine without tracepoints.
+        let mut explainer = Explainer::new(&plan, Some(&Root::at("/nowhere")), &cpus, None);
+        for slice in 1..=24 {
+            explainer.begin(0, &cpus);
+            let mut histogram = Histogram::default();
+            let value_ps = |sample: u64| if sample == 0 { 9_000_000 + slice } else { 1_000_000 };
+            let sample = |at| Sample { at_ns: at, value_ps: value_ps(at), cpu: 3, index: 0, kind: SampleKind::Latency };
+            let samples: Vec<Sample> = (0..20).map(sample).collect();
+            samples.iter().for_each(|sample| histogram.record_ps(sample.value_ps, 1).unwrap());
+            let outcome =
+                Outcome { cpu: 3, histograms: [(LATENCY.to_owned(), histogram)].into(), ..Outcome::default() };
+            let method = Method { clock_hz: 1_000_000_000, ..Default::default() };
+            let sampled = Sampled { outcomes: vec![outcome], samples, method, begun: Some(0), ..Default::default() };
+            explainer.end(0, Some(&sampled));
+        }
+        let why = explainer.take(0, &Outcome { cpu: 3, ..Outcome::default() }).unwrap();
+        let slices: Vec<u64> = why.slowest.iter().map(|one| (one.value_ns * 1e3) as u64 - 9_000_000).collect();
+        assert_eq!(slices, (1..=24).rev().filter(|slice| slice % 8 != 0).collect::<Vec<u64>>());
+        let median = &why.cost[0];
+        assert_eq!((why.cost.len(), median.with_ns.len(), median.without_ns.len()), (1, 21, 3));
     }
 }

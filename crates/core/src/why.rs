@@ -90,6 +90,17 @@ impl SlowSample {
     }
 }
 
+/// A percentile of slices that were looked at, and of the others between them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cost {
+    /// Which, above 0 and below 100.
+    pub percent: f64,
+    /// Of slices that were looked at, in nanoseconds, in their order.
+    pub with_ns: Vec<f64>,
+    /// Of slices without that.
+    pub without_ns: Vec<f64>,
+}
+
 /// Why the slowest samples of a CPU and target were slow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Why {
@@ -103,6 +114,9 @@ pub struct Why {
     pub events_lost: u64,
     /// By how much the stamps of samples and of events may differ, in nanoseconds.
     pub clock_error_ns: f64,
+    /// What looking costs, by percentile; none in a run of fewer than eight slices.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cost: Vec<Cost>,
     /// Sources of evidence that this machine does not give, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub missing: Vec<String>,

@@ -53,13 +53,19 @@ pub(crate) fn drawn(section: &Section) -> Vec<(String, Drawing)> {
 }
 
 /// A chart of not too many bars; the note says where some are left out.
-pub(crate) fn drawn_few(mut chart: Bars, note: &str) -> (Option<Chart>, String) {
+pub(crate) fn drawn_few(chart: Bars, note: &str) -> (Option<Chart>, String) {
+    let (chart, left_out) = drawn_first(chart, "; the table has all");
+    (chart, format!("{left_out}{note}").trim_end().to_owned())
+}
+
+/// The same, and a sentence on what is left out: that it is the case, and `where_else` it stands.
+pub(crate) fn drawn_first(mut chart: Bars, where_else: &str) -> (Option<Chart>, String) {
     let count = chart.bars.len();
     chart.bars.truncate(MOST_BARS);
     let left_out = if count > MOST_BARS {
-        format!("The chart shows the first {MOST_BARS} of {count} bars; the table has all. ")
+        format!("The chart shows the first {MOST_BARS} of {count} bars{where_else}. ")
     } else {
         String::new()
     };
-    (Some(Chart::Bars(chart)), format!("{left_out}{note}").trim_end().to_owned())
+    (Some(Chart::Bars(chart)), left_out)
 }

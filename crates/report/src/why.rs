@@ -6,6 +6,7 @@ use pciescope_core::outcome::{LATENCY, TRIGGER_TO_HANDLER};
 use pciescope_core::why::{Cause, SlowSample};
 use pciescope_core::{CpuList, Histogram, Record, Why};
 
+use crate::compare::interval::{Estimate, SideFigure};
 use crate::layout::{Columns, Left, Right, Rows};
 use crate::model::{Section, cpu_of};
 use crate::text::{clean, thousands, us};
@@ -75,6 +76,51 @@ pub(crate) fn groups(section: &Section) -> Vec<ByCause> {
     groups
 }
 
+/// By how much looking moves a percentile: the change as a share, and its interval of 95 %.
+pub(crate) struct CostOf {
+    pub percent: f64,
+    pub change: f64,
+    pub bounds: (f64, f64),
+}
+
+impl CostOf {
+    /// Whether it moves the median by a hundredth, or another percentile at all.
+    pub fn disturbs(&self) -> bool {
+        let (low, high) = self.bounds;
+        let is_moved = low > 0.0 || high < 0.0;
+        is_moved && (self.percent > 50.0 || self.change.abs() >= 0.01)
+    }
+}
+
+/// So many slices of each kind are needed.
+const FEWEST_SLICES: usize = 3;
+
+/// What looking cost a section's measurements: each slice beside the mean of its own CPU and target.
+pub(crate) fn costs(section: &Section) -> Vec<CostOf> {
+    let mut sides: BTreeMap<u64, [Vec<SideFigure>; 2]> = BTreeMap::new();
+    for cost in section.records.iter().filter_map(|record| record.why.as_ref()).flat_map(|why| &why.cost) {
+        let logs = || cost.without_ns.iter().chain(&cost.with_ns).map(|ns| ns.ln());
+        let mean = logs().sum::<f64>() / logs().count().max(1) as f64;
+        let figure = |ns: &f64| SideFigure::Mean { value: ns / mean.exp(), error: 0.0, freedom: f64::INFINITY };
+        let [without, with] = sides.entry((cost.percent * 1e3) as u64).or_default();
+        without.extend(cost.without_ns.iter().map(figure));
+        with.extend(cost.with_ns.iter().map(figure));
+    }
+    // Several percentiles are judged at once.
+    let alpha = 0.05 / sides.len().max(1) as f64;
+    let judged = |(percent, [without, with]): (u64, [Vec<SideFigure>; 2])| {
+        let is_enough = without.len().min(with.len()) >= FEWEST_SLICES;
+        let estimate = Estimate::of_runs(&without, &with, 0.0).filter(|_| is_enough)?;
+        let (low, high) = estimate.bounds(alpha);
+        Some(CostOf {
+            percent: percent as f64 / 1e3,
+            change: estimate.change().exp_m1(),
+            bounds: (low.exp_m1(), high.exp_m1()),
+        })
+    };
+    sides.into_iter().filter_map(judged).collect()
+}
+
 /// A row for each cause. What the tail would be without it stands where there `is_room`.
 pub(crate) fn table(section: &Section, is_room: bool) -> Option<Columns> {
     let groups = groups(section);
@@ -94,4 +140,45 @@ pub(crate) fn table(section: &Section, is_room: bool) -> Option<Columns> {
         ("Worst without(us)", 10, Right, &|group| us(group.without[1].filter(|_| is_room))),
     ]);
     (!groups.is_empty()).then(|| columns.without_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use pciescope_core::why::Cost;
+
+    use super::*;
+    use crate::model::sections;
+
+    /// A hundred slices of two CPUs, one of eight without looking, of which one CPU is twice as slow; looking takes `share` more.
+    fn records(share: f64) -> Vec<Record> {
+        let of_cpu = |cpu: u32| {
+            let noise = |slice: u32| 1.0 + f64::from(slice * 7 % 5) / 1000.0;
+            let value = |slice: u32, share: f64| 1e3 * f64::from(cpu + 1) * noise(slice) * (1.0 + share);
+            let all = |looks: bool| (1..=100).filter(move |slice| (slice % 8 != 0) == looks);
+            let cost = Cost {
+                percent: 50.0,
+                with_ns: all(true).map(|slice| value(slice, share)).collect(),
+                without_ns: all(false).map(|slice| value(slice, 0.0)).collect(),
+            };
+            let why = Why { cost: vec![cost], ..Why::default() };
+            let histograms = [(LATENCY.to_owned(), Histogram::default())].into();
+            Record { test: "mmio-read".to_owned(), histograms, why: Some(Box::new(why)), ..Record::default() }
+        };
+        (0..2).map(of_cpu).collect()
+    }
+
+    #[test]
+    fn what_looking_costs_has_its_interval_and_a_hundredth_of_the_median_disturbs() {
+        for (share, disturbs) in [(0.0, false), (0.005, false), (0.03, true)] {
+            let records = records(share);
+            let costs = costs(&sections(&records)[0]);
+            let (low, high) = costs[0].bounds;
+            assert!(low <= share && share <= high && high - low < 0.006, "{share}: {low} to {high}");
+            assert_eq!(costs[0].disturbs(), disturbs, "{share}: {}", costs[0].change);
+        }
+        // Two slices without looking are too few.
+        let mut few = records(0.03);
+        few.iter_mut().for_each(|one| one.why.as_mut().unwrap().cost[0].without_ns.truncate(1));
+        assert!(costs(&sections(&few)[0]).is_empty());
+    }
 }

@@ -16,7 +16,7 @@ use super::sys;
 /// Tracepoints that are open on some CPUs.
 #[derive(Debug)]
 pub(crate) struct Tracepoints {
-    _events: Vec<File>,
+    events: Vec<File>,
     rings: Vec<(u32, Ring)>,
 }
 
@@ -72,7 +72,15 @@ impl Tracepoints {
                 events.push(opened.map_err(|error| (*id, error))?);
             }
         }
-        Ok(Tracepoints { _events: events, rings })
+        Ok(Tracepoints { events, rings })
+    }
+
+    /// Lets them tell, or has them be silent, when they cost nothing.
+    ///
+    /// # Errors
+    /// Those of the ioctl.
+    pub fn enable(&self, is_on: bool) -> io::Result<()> {
+        self.events.iter().try_for_each(if is_on { sys::enable } else { sys::disable })
     }
 
     /// Moves what came since the last time to the end of the bytes of each CPU.

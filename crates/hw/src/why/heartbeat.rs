@@ -21,7 +21,7 @@ const BEATS: u32 = 50;
 pub(super) const GAP_NS: u64 = 500_000;
 
 /// What it brings back.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Beaten {
     pub rings: Option<Tracepoints>,
     /// What the rings held, by CPU.

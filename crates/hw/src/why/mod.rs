@@ -17,7 +17,7 @@ use crate::perf::{Format, Piece, Symbols, Tracepoints, pieces};
 use crate::probe::clock::{self, Pair};
 use crate::{Root, environment, topology};
 
-use heartbeat::Heartbeat;
+use heartbeat::{Beaten, Heartbeat};
 pub(crate) use points::{Mark, Nest};
 use points::{Tracepoint, points};
 pub use timeline::Scope;
@@ -51,7 +51,8 @@ pub struct Evidence {
 /// A slice that is being measured.
 #[derive(Debug)]
 struct Begun {
-    heartbeat: Heartbeat,
+    /// `None` where nothing is looked at.
+    heartbeat: Option<Heartbeat>,
     begun: Pair,
     smis: BTreeMap<u32, u64>,
 }
@@ -139,14 +140,16 @@ impl Evidence {
         &self.missing
     }
 
-    /// Begins to look at the CPUs of a slice.
-    pub fn begin(&mut self, cpus: &CpuList) {
+    /// Begins to look at the CPUs of a slice; or does not look, for what looking costs.
+    pub fn begin(&mut self, cpus: &CpuList, looks: bool) {
         let mut old = BTreeMap::new();
+        // What stays on only costs.
+        let _ = self.here.as_ref().map(|rings| rings.enable(looks));
         // What came since the last slice is no evidence.
         for rings in [&mut self.here, &mut self.wide].into_iter().flatten() {
             rings.drain(&mut old);
         }
-        let heartbeat = Heartbeat::start(&self.online.minus(cpus), self.here.take());
+        let heartbeat = looks.then(|| Heartbeat::start(&self.online.minus(cpus), self.here.take()));
         self.running = Some(Begun { heartbeat, begun: clock::pair(), smis: self.smis() });
     }
 
@@ -159,8 +162,11 @@ impl Evidence {
     pub fn end(&mut self) -> Option<Seen> {
         let Begun { heartbeat, begun, smis } = self.running.take()?;
         let ended = clock::pair();
-        let beaten = heartbeat.stop();
-        self.here = beaten.rings;
+        let beaten = heartbeat.map_or_else(Beaten::default, |heartbeat| {
+            let mut beaten = heartbeat.stop();
+            self.here = beaten.rings.take();
+            beaten
+        });
         let mut wide = BTreeMap::new();
         if let Some(rings) = &mut self.wide {
             rings.drain(&mut wide);

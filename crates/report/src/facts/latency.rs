@@ -434,6 +434,7 @@ pub(super) fn conclude(out: &mut Conclusions, number: usize, section: &Section) 
         out.doubt(6, place, format!("{subject}: {count} samples say nothing of the slowest 1 % (1,000 would)."));
         out.advise(7, place, format!("{subject}: measure again with --count {few} or more."));
     }
+    why::conclude(out, number, section, &subject);
     let (Some(Headline { median_ns: median, .. }), Some(max), true) = (headline(part), all.max_ns(), part.is_real())
     else {
         return;

@@ -50,6 +50,10 @@ pub(crate) static SLOW: Rule = Rule::of(
 pub(crate) static UNSTEADY: Rule =
     Rule::of(Kind::Readout, 5.0, "Readout: repeats that vary by over {} % (standard deviation) are doubtful.");
 
+pub(crate) static EXPLAINED: Rule = Rule::any(
+    5.0,
+    "Slow samples: what took most of the slowest is what to mend first; over {} % of the evidence lost, or looking that moves the median by 1 % or the tail beyond its interval, is doubtful.",
+);
 static LOSSES: Rule = Rule::any(
     0.0,
     "Losses (interrupts, samples, transfers): none is good, any is doubtful, and so are triggers that were late or not raised, and stalls.",
@@ -71,10 +75,11 @@ static NOTICES: Rule = Rule::any(
 );
 
 /// All rules, in the order of the page's list.
-static RULES: [&Rule; 13] = [
+static RULES: [&Rule; 14] = [
     &LOSSES,
     &FAR_FROM_BEST,
     &LONG_TAIL,
+    &EXPLAINED,
     &FEW_SAMPLES,
     &UNEVEN_NODES,
     &KNOWN_TRAFFIC,

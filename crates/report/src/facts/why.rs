@@ -3,10 +3,13 @@
 use pciescope_core::once;
 use pciescope_core::why::Cause;
 
+use super::Place;
+use super::conclusions::Conclusions;
+use super::rules::EXPLAINED;
 use crate::model::Section;
-use crate::style::{Tone, paint};
+use crate::style::{Tone, paint, without_colours};
 use crate::text::{clean, counted, duration, thousands};
-use crate::why::{ByCause, groups};
+use crate::why::{ByCause, CostOf, costs, groups};
 
 /// Causes of the first line.
 const MOST_NAMED: usize = 6;
@@ -58,6 +61,7 @@ pub(super) fn lines(section: &Section) -> Vec<String> {
         lines.push(format!("why: of the {} slowest: {}{rest}", thousands(all as u64), named.join("; ")));
         lines.extend(groups.first().and_then(mend_first));
     }
+    lines.extend(cost(section));
     let whys = || section.records.iter().filter_map(|record| record.why.as_ref());
     let lost: u64 = whys().map(|why| why.events_lost).sum();
     if lost > 0 {
@@ -69,6 +73,42 @@ pub(super) fn lines(section: &Section) -> Vec<String> {
     let missing = once(whys().flat_map(|why| why.missing.iter()));
     lines.extend(missing.into_iter().map(|missing| paint(Tone::Doubt, &format!("not looked at: {}", clean(missing)))));
     lines
+}
+
+/// What to mend first, and what makes the causes doubtful.
+pub(super) fn conclude(out: &mut Conclusions, number: usize, section: &Section, subject: &str) {
+    let (groups, place) = (groups(section), Place::Section(number));
+    let all: usize = groups.iter().map(|group| group.values_ns.len()).sum();
+    if let Some((group, words)) = groups.first().and_then(|group| Some((group, mend_first(group)?))) {
+        let (count, cause) = (group.values_ns.len(), group.cause.name());
+        out.advise(4, place, format!("{subject}: of the {all} slowest samples, {count} are by {cause}; {words}."));
+    }
+    let whys = || section.records.iter().filter_map(|record| record.why.as_ref());
+    let (told, missed): (u64, u64) = whys().fold((0, 0), |sum, why| (sum.0 + why.events, sum.1 + why.events_lost));
+    if missed as f64 * 100.0 > (told + missed) as f64 * EXPLAINED.limit {
+        let lost = counted(missed as usize, "event");
+        out.doubt(4, place, format!("{subject}: {lost} of {} found no room: causes are missing.", told + missed));
+    }
+    if let Some(text) = costs(section).iter().any(CostOf::disturbs).then(|| cost(section)).flatten() {
+        out.doubt(4, place, format!("{subject}: {}.", without_colours(&text)));
+    }
+}
+
+/// What looking cost: `cost of --why: median +0.1 % (-0.3 to +0.5)`, with and without it in turns.
+fn cost(section: &Section) -> Option<String> {
+    let costs = costs(section);
+    let word = |cost: &CostOf| {
+        let (low, high) = cost.bounds;
+        let name = if cost.percent == 50.0 { "median".to_owned() } else { format!("p{}", cost.percent) };
+        format!("{name} {:+.1} % ({:+.1} to {:+.1})", 100.0 * cost.change, 100.0 * low, 100.0 * high)
+    };
+    let all: Vec<String> = costs.iter().map(word).collect();
+    let text = format!("cost of --why: {}", all.join("; "));
+    let text = match costs.iter().any(CostOf::disturbs) {
+        true => paint(Tone::Doubt, &format!("it disturbs: {text}")),
+        false => text,
+    };
+    (!all.is_empty()).then_some(text)
 }
 
 /// The first cause that something can be done about: `mend first: timer: boot with nohz_full=3; then worst 12 us`.

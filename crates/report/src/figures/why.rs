@@ -2,7 +2,7 @@
 
 use pciescope_core::why::Cause;
 
-use super::{Figure, drawn_few};
+use super::{Figure, drawn_first};
 use crate::chart::{Bar, Bars, SERIES};
 use crate::model::Section;
 use crate::text::{clean, duration};
@@ -45,7 +45,7 @@ pub fn of(section: &Section) -> Vec<Figure> {
         series: (0..sums.len().min(SERIES.len())).map(name).collect(),
         mark: None,
     };
-    let (chart, note) =
-        drawn_few(chart, "A bar is a sample, named by the moment on the kernel's clock (CLOCK_MONOTONIC).");
+    let (chart, left_out) = drawn_first(chart, ", slowest first");
+    let note = format!("{left_out}A bar is a sample, named by the moment on the kernel's clock (CLOCK_MONOTONIC).");
     vec![Figure { heading: "The slowest samples by cause".to_owned(), note, chart, table, is_digest: false }]
 }
