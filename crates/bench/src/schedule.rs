@@ -249,7 +249,7 @@ impl Progress<'_, '_> {
             for (arm, totals) in self.totals.iter_mut().enumerate() {
                 let taken = totals.take(&only);
                 for mut outcome in taken {
-                    outcome.why = self.why.as_mut().and_then(|why| why.take(arm, &outcome));
+                    self.why.iter_mut().for_each(|why| why.finish(arm, &mut outcome));
                     outcomes.push((arm, outcome));
                 }
             }

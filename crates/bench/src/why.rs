@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pciescope_core::outcome::{LATENCY, Sample, SampleKind, TRIGGER_TO_HANDLER};
-use pciescope_core::record::{Failure, Warning};
+use pciescope_core::record::{Failure, Metric, Warning};
 use pciescope_core::text::word;
 use pciescope_core::why::{Cause, Cost, Part, SlowSample};
 use pciescope_core::{CpuList, Histogram, Outcome, Why, WhyPlan, once};
@@ -186,11 +186,15 @@ impl<'p> Explainer<'p> {
         why.slowest.truncate(above.max(self.plan.slowest as usize));
     }
 
-    /// What was found of an arm's CPU and target.
-    pub fn take(&mut self, arm: usize, outcome: &Outcome) -> Option<Why> {
-        let mut why = self.found.remove(&(arm, outcome.cpu, outcome.index))?;
+    /// Gives an arm's CPU and target what was found of it, and counts what took longer than the plan's limit.
+    pub fn finish(&mut self, arm: usize, outcome: &mut Outcome) {
+        let Some(mut why) = self.found.remove(&(arm, outcome.cpu, outcome.index)) else { return };
         why.cost.retain(|cost| !cost.without_ns.is_empty());
-        Some(why)
+        let above = self.plan.above_ns.map_or(f64::INFINITY, |ns| ns as f64);
+        for sample in why.slowest.iter().take_while(|sample| sample.value_ns > above) {
+            outcome.metrics.entry(sample.cause().above()).or_insert(Metric::count(0)).value += 1.0;
+        }
+        outcome.why = Some(why);
     }
 }
 
@@ -266,7 +270,7 @@ mod tests {
 
     #[test]
     fn one_slice_of_eight_is_not_looked_at_and_tells_what_looking_costs() {
-        let plan = WhyPlan { slowest: 1000, above_ns: None, stop_above_ns: None };
+        let plan = WhyPlan { slowest: 1000, above_ns: Some(2000), stop_above_ns: None };
         let cpus = CpuList::from_iter([3]);
         // A machine without tracepoints.
         let mut explainer = Explainer::new(&plan, Some(&Root::at("/nowhere")), &cpus, None);
@@ -283,7 +287,10 @@ mod tests {
             let sampled = Sampled { outcomes: vec![outcome], samples, method, begun: Some(0), ..Default::default() };
             explainer.end(0, Some(&sampled));
         }
-        let why = explainer.take(0, &Outcome { cpu: 3, ..Outcome::default() }).unwrap();
+        let mut outcome = Outcome { cpu: 3, ..Outcome::default() };
+        explainer.finish(0, &mut outcome);
+        let why = outcome.why.unwrap();
+        assert_eq!(outcome.metrics["above_unknown"].value, 21.0);
         let slices: Vec<u64> = why.slowest.iter().map(|one| (one.value_ns * 1e3) as u64 - 9_000_000).collect();
         assert_eq!(slices, (1..=24).rev().filter(|slice| slice % 8 != 0).collect::<Vec<u64>>());
         let median = &why.cost[0];

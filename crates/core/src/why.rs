@@ -60,6 +60,21 @@ crate::named! {
     fn name
 }
 
+/// What the names of metrics begin with that count samples above `--above`.
+const ABOVE: &str = "above_";
+
+impl Cause {
+    /// The metric that counts the samples above `--above` with this cause: `above_timer`.
+    pub fn above(self) -> String {
+        format!("{ABOVE}{}", self.name().to_lowercase().replace(' ', "_"))
+    }
+}
+
+/// Whether a metric counts samples above a limit by their cause.
+pub fn is_above(name: &str) -> bool {
+    name.starts_with(ABOVE)
+}
+
 /// A part of a slow sample's time.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -65,6 +65,8 @@ fn slow_samples_have_a_cause_and_the_answer_says_what_to_mend() {
         assert_eq!(count, above.max(10), "{why:?}");
         assert_eq!(Some(why.slowest[0].value_ns), record.histograms["latency"].max_ns());
         assert!(why.slowest.is_sorted_by(|one, next| one.value_ns >= next.value_ns));
+        let by_cause = record.metrics.iter().filter(|(name, _)| name.starts_with("above_"));
+        assert_eq!(by_cause.map(|(_, count)| count.value).sum::<f64>(), above as f64);
         assert!(why.events > 0 && why.events_lost == 0 && why.missing.is_empty(), "{why:?}");
         for sample in &why.slowest {
             let share: f64 = sample.parts.iter().map(|part| part.ns).sum();

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use pciescope_core::{Record, change, comparison, convert, loss, readout, soak};
+use pciescope_core::{Record, change, comparison, convert, loss, readout, soak, why};
 
 use crate::model::{self, Kind, TargetKey};
 use crate::text::{clean, target_key};
@@ -213,9 +213,9 @@ const COSTS: [&str; 13] = [
 /// The figure of a counter beside a workload of known traffic: what it counted over what the workload moved.
 pub const RATIO: &str = "ratio";
 
-/// Whether a metric of this name counts losses.
+/// Whether a metric of this name counts losses, or slow samples of a cause.
 pub fn is_loss(name: &str) -> bool {
-    loss::find(name).is_some()
+    loss::find(name).is_some() || why::is_above(name)
 }
 
 fn is_bench(test: &str) -> bool {
