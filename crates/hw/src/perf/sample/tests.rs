@@ -162,14 +162,16 @@ fn all_threads_of_a_process_are_sampled_but_not_the_one_that_empties_the_rings()
 /// What sampling costs the sampled thread, as the worse half of pairs of turns next to each other would have it: other work on this machine is in both.
 #[test]
 fn sampling_takes_a_few_percent_at_most() {
-    let work = || {
+    // Both turns run the same code: two inlined copies may be as different as one in registers and one in memory.
+    #[inline(never)]
+    fn work() -> f64 {
         let begun = Usage::thread();
         let mut word = 1u64;
         for n in 0..6_000_000u64 {
             word = std::hint::black_box(word ^ n);
         }
         Usage::thread().since(&begun).total_ns as f64
-    };
+    }
     let thread = [sys::thread_number()];
     let Some(sampler) = sampler(Whom::Threads(&thread), &Sampling::default()) else { return };
     let mut ratios: Vec<f64> = (0..15)
