@@ -93,11 +93,13 @@ impl KernelEvent {
     }
 }
 
+const ERRORS: &str = "ras/aer_event";
+
 /// The tracepoints, each with the fields that are read of it; the first one is a function's address.
 const POINTS: [(&str, &[&str]); 3] = [
     ("pci/pcie_link_event", &["port_name", "reason", "cur_bus_speed", "width", "link_status"]),
     ("pci/pci_hp_event", &["port_name", "event"]),
-    ("ras/aer_event", &["dev_name"]),
+    (ERRORS, &["dev_name"]),
 ];
 
 /// A tracepoint of this kernel: its place in [`POINTS`], and where its fields are.
@@ -131,6 +133,20 @@ pub struct Told {
     pub has_links: bool,
 }
 
+impl Told {
+    /// Whether an error was among it, or may have been.
+    pub(super) fn has_error(&self) -> bool {
+        self.lost > 0 || self.events.iter().any(|event| event.what == What::Error)
+    }
+
+    /// Adds what was told after it.
+    pub(super) fn add(&mut self, later: Told) {
+        self.events.extend(later.events);
+        self.lost += later.lost;
+        self.has_links |= later.has_links;
+    }
+}
+
 /// The kernel's events.
 #[derive(Debug)]
 pub(super) struct Events {
@@ -154,6 +170,11 @@ impl Events {
         let cpus = topology::online(root).map_err(io::Error::other)?;
         let open = Tracepoints::open(&ids, &cpus, RING, Some(&ready)).map_err(|(_, error)| error)?;
         Ok(Events { open, points, ready })
+    }
+
+    /// Whether it tells of every error that the kernel counts.
+    pub fn has_errors(&self) -> bool {
+        self.points.iter().any(|(place, _)| POINTS[*place].0 == ERRORS)
     }
 
     /// What was told since the last time.

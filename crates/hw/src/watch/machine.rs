@@ -28,12 +28,25 @@ pub struct LiveLinks {
     only: BTreeSet<Bdf>,
     known: BTreeMap<Bdf, Known>,
     /// Which functions sleep, of this sample: a port does not fall asleep while one below is awake.
-    asleep: BTreeMap<Bdf, bool>,
+    power: BTreeMap<Bdf, Power>,
+    /// Errors as they were last read; none of a function without counts.
+    errors: BTreeMap<Bdf, Option<Errors>>,
+    /// Whether this sample reads them.
+    reads_errors: bool,
+    samples: u64,
     files: Files,
     log: Option<Log>,
     events: io::Result<Events>,
     is_guest: bool,
 }
+
+/// What a function's power management says: whether it sleeps, and its state.
+type Power = (bool, Option<String>);
+/// Errors by their severity, and those of bits, where the kernel has all of their names.
+type Errors = ([u64; 3], Option<[u64; 3]>);
+
+/// Where the kernel tells of each error, they are read in one sample of so many, and when it tells.
+const ERRORS_EVERY: u64 = 10;
 
 /// What is looked up once for a function.
 #[derive(Debug, Clone, Default)]
@@ -62,7 +75,10 @@ impl LiveLinks {
             root: root.clone(),
             only,
             known: BTreeMap::new(),
-            asleep: BTreeMap::new(),
+            power: BTreeMap::new(),
+            errors: BTreeMap::new(),
+            reads_errors: true,
+            samples: 0,
             files: Files::default(),
             log: Log::open(root),
             events: if root.is_live() { Events::open(root) } else { Err(io::ErrorKind::Unsupported.into()) },
@@ -86,21 +102,24 @@ impl LiveLinks {
 
     /// Whether a function sleeps, or a bridge above it: to read its registers would wake them.
     fn is_asleep(&mut self, bdf: Bdf, path: &[Bdf]) -> bool {
-        let (root, files, asleep) = (&self.root, &mut self.files, &mut self.asleep);
+        let (root, files, power) = (&self.root, &mut self.files, &mut self.power);
         let mut look = |bdf: Bdf| {
             let status = files.text(root, bdf, "power/runtime_status");
-            matches!(status.as_deref(), Some("suspended" | "suspending" | "resuming"))
-                || files.text(root, bdf, "power_state").is_some_and(|state| state == "D3cold")
+            let state = files.text(root, bdf, "power_state");
+            let is_suspended = matches!(status.as_deref(), Some("suspended" | "suspending" | "resuming"));
+            (is_suspended || state.as_deref() == Some("D3cold"), state)
         };
         let own = look(bdf);
-        asleep.insert(bdf, own);
-        let mut is = |bdf: Bdf| *asleep.entry(bdf).or_insert_with(|| look(bdf));
-        own || path.iter().any(|above| is(*above))
+        let is_own = own.0;
+        power.insert(bdf, own);
+        let mut is = |bdf: Bdf| power.entry(bdf).or_insert_with(|| look(bdf)).0;
+        is_own || path.iter().any(|above| is(*above))
     }
 
     fn end(&mut self, bdf: Bdf, inode: u64, reads: &mut u64) -> Option<End> {
         if self.known.get(&bdf).is_none_or(|known| known.fixed.inode != inode) {
             self.files.forget(bdf);
+            self.errors.remove(&bdf);
             let known = self.look_up(bdf, inode)?;
             self.known.insert(bdf, known);
         }
@@ -113,7 +132,7 @@ impl LiveLinks {
         let errors = self.errors(bdf);
         let mut end = End {
             driver: pci::driver(&self.root, bdf),
-            power: self.files.text(&self.root, bdf, "power_state").filter(|state| state.starts_with('D')),
+            power: self.power.get(&bdf).and_then(|(_, state)| state.clone()).filter(|state| state.starts_with('D')),
             is_asleep,
             errors: errors.map(|(all, _)| all),
             bit_errors: errors.and_then(|(_, of_bits)| of_bits),
@@ -148,8 +167,17 @@ impl LiveLinks {
         Some((link::parse_speed(&speed)?, width.parse().ok()?))
     }
 
-    /// Errors by their severity, and those of bits, where the kernel has all of their names.
-    fn errors(&mut self, bdf: Bdf) -> Option<([u64; 3], Option<[u64; 3]>)> {
+    /// Errors as they are now: the kernel writes three pages of text to say so, unless it told of none meanwhile.
+    fn errors(&mut self, bdf: Bdf) -> Option<Errors> {
+        if let Some(known) = self.errors.get(&bdf).filter(|_| !self.reads_errors) {
+            return *known;
+        }
+        let now = self.errors_now(bdf);
+        self.errors.insert(bdf, now);
+        now
+    }
+
+    fn errors_now(&mut self, bdf: Bdf) -> Option<Errors> {
         let mut text = |file| self.files.text(&self.root, bdf, file);
         let texts = [text(CORRECTABLE)?, text(NONFATAL)?, text(FATAL)?];
         let count = |text: &str, name: &str| -> Option<u64> {
@@ -163,7 +191,7 @@ impl LiveLinks {
     }
 
     fn read(&mut self) -> Sample {
-        self.asleep.clear();
+        self.power.clear();
         let mut sample = Sample { at: now(), held: self.log.as_mut().map(Log::held), ..Sample::default() };
         let listed = std::fs::read_dir(self.root.path("/sys/bus/pci/devices")).into_iter().flatten().flatten();
         // By address, so that a port is known before what is below it.
@@ -172,6 +200,7 @@ impl LiveLinks {
         let gone: Vec<Bdf> = self.known.keys().filter(|bdf| !listed.contains_key(bdf)).copied().collect();
         for bdf in gone {
             self.known.remove(&bdf);
+            self.errors.remove(&bdf);
             self.files.forget(bdf);
         }
         for (bdf, inode) in listed {
@@ -242,12 +271,19 @@ impl LiveLinks {
 
 impl Links for LiveLinks {
     fn sample(&mut self, _planned_ns: u64) -> Sample {
-        let mut sample = self.read();
+        let Ok(events) = &mut self.events else { return self.read() };
+        let told = events.take();
+        self.reads_errors = !events.has_errors() || told.has_error() || self.samples % ERRORS_EVERY == 0;
+        self.samples += 1;
+        let mut sample = Sample { told, ..self.read() };
         let Ok(events) = &mut self.events else { return sample };
-        sample.told = events.take();
+        let later = events.take();
         // What the kernel told of while it was read may have been read before: read all of it after.
         let is_late = |event: &KernelEvent| event.what != What::Error && event.at_ns >= sample.at.monotonic_ns;
-        if sample.told.events.iter().any(is_late) {
+        let (has_late, has_error) = (later.events.iter().any(is_late), later.has_error());
+        sample.told.add(later);
+        if has_late || (has_error && !self.reads_errors) {
+            self.reads_errors |= has_error;
             let mut again = self.read();
             again.reads += sample.reads;
             again.held.iter_mut().for_each(|held| held.extend(sample.held.take().unwrap_or_default()));
