@@ -44,11 +44,11 @@ const WAYS: [Way; 3] = [
         verb: "mmio",
         args: "--backend resource",
         cpu: 1,
+        // An item of a workqueue does not get the CPU from a real-time thread, which the measuring one is.
         kinds: &[
             ("interrupt", Cause::Interrupt),
             ("ipi", Cause::Ipi),
             ("softirq", Cause::Softirq),
-            ("workqueue", Cause::Workqueue),
             ("thread", Cause::Thread),
             ("nmi", Cause::Nmi),
             ("hypervisor", Cause::Hypervisor),

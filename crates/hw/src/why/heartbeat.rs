@@ -1,24 +1,19 @@
-//! A thread on a CPU that does not measure: it empties the rings, and its pauses show when all CPUs stood still.
+//! A thread on a CPU that does not measure: it reads the counter without a pause, so that its gaps show when all CPUs stood
+//! still, and empties the rings. It waits for nothing: a hypervisor that delays timers must not look like one that stops CPUs.
 
+use crate::perf::Tracepoints;
+use crate::placement;
+use crate::probe::clock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pciescope_core::CpuList;
-
-use crate::perf::Tracepoints;
-use crate::placement;
-use crate::probe::clock;
-use crate::probe::sys::RealTime;
-
-/// The time between two beats.
-const BEAT: Duration = Duration::from_micros(200);
-/// The rings are emptied after so many beats.
-const BEATS: u32 = 50;
+/// The rings are emptied after so long, in nanoseconds.
+const DRAIN_NS: u64 = 10_000_000;
 /// A longer time without a beat is a gap, in nanoseconds.
-pub(super) const GAP_NS: u64 = 500_000;
+pub(super) const GAP_NS: u64 = 20_000;
 
 /// What it brings back.
 #[derive(Debug, Default)]
@@ -39,10 +34,10 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Starts it on one of these CPUs, or anywhere if there are none.
-    pub fn start(cpus: &CpuList, rings: Option<Tracepoints>) -> Heartbeat {
+    /// Starts it on this CPU, or anywhere if there is none for it.
+    pub fn start(cpu: Option<u32>, rings: Option<Tracepoints>) -> Heartbeat {
         let is_over = Arc::new(AtomicBool::new(false));
-        let (over, cpu) = (is_over.clone(), cpus.iter().next());
+        let over = is_over.clone();
         let thread = std::thread::spawn(move || beat(&over, cpu, rings));
         Heartbeat { is_over, thread: Some(thread) }
     }
@@ -54,25 +49,29 @@ impl Heartbeat {
 }
 
 fn beat(over: &AtomicBool, cpu: Option<u32>, mut rings: Option<Tracepoints>) -> Beaten {
-    // Without these it beats less regularly, and its gaps are longer than those of others: no sample has such a one.
     let pinned = cpu.and_then(|cpu| placement::Pinned::to(cpu).ok());
-    let _first = pinned.as_ref().map(|_| RealTime::now());
     let hz = clock::measured_hz();
-    let longest = (u128::from(GAP_NS) * u128::from(hz) / 1_000_000_000) as u64;
+    let (longest, drain) = (clock::to_ticks(GAP_NS, hz), clock::to_ticks(DRAIN_NS, hz));
     let (mut bytes, mut gaps) = (BTreeMap::new(), Vec::new());
-    let (mut last, mut beats) = (clock::start(), 0);
+    let mut last = clock::start();
+    let mut drained = last;
     while !over.load(Ordering::Relaxed) {
-        std::thread::sleep(BEAT);
-        beats += 1;
+        if pinned.is_some() {
+            std::hint::spin_loop();
+        } else {
+            // On a CPU that measures, it must not stand in the way, and its gaps say nothing.
+            std::thread::sleep(Duration::from_nanos(DRAIN_NS));
+        }
         let now = clock::start();
-        if now - last > longest {
+        if now - last > longest && pinned.is_some() {
             gaps.push((last, now));
         }
         last = now;
-        if let Some(rings) = rings.as_mut().filter(|_| beats % BEATS == 0) {
+        if let Some(rings) = rings.as_mut().filter(|_| now - drained > drain) {
             rings.drain(&mut bytes);
             // What that took is no gap.
             last = clock::start();
+            drained = last;
         }
     }
     if let Some(rings) = &mut rings {

@@ -10,8 +10,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use pciescope_core::CpuList;
 use pciescope_core::why::{Cause, Part};
+use pciescope_core::{Cpu, CpuList};
 
 use crate::perf::{Format, Piece, Symbols, Tracepoints, pieces};
 use crate::probe::clock::{self, Pair};
@@ -39,7 +39,7 @@ pub struct Evidence {
     here: Option<Tracepoints>,
     wide: Option<Tracepoints>,
     symbols: Symbols,
-    online: CpuList,
+    online: Vec<Cpu>,
     smi_files: BTreeMap<u32, File>,
     /// What leaving each idle state takes, by CPU.
     idle_exits: BTreeMap<u32, BTreeMap<String, u64>>,
@@ -72,6 +72,21 @@ pub struct SlowTime {
     pub interrupted: Option<(String, String)>,
 }
 
+impl SlowTime {
+    fn length(&self) -> u64 {
+        self.ticks.1 - self.ticks.0
+    }
+}
+
+/// A CPU for the heartbeat: one beside the measured ones, if possible on a core of its own, which they do not have to share.
+fn beside(online: &[Cpu], measured: &CpuList) -> Option<u32> {
+    let core = |cpu: &Cpu| (cpu.package, cpu.core);
+    let busy: Vec<_> = online.iter().filter(|cpu| measured.contains(cpu.cpu)).map(core).collect();
+    let mut free = online.iter().filter(|cpu| !measured.contains(cpu.cpu));
+    let first = free.clone().next();
+    free.find(|cpu| !busy.contains(&core(cpu))).or(first).map(|cpu| cpu.cpu)
+}
+
 /// What was seen during a slice.
 #[derive(Debug)]
 pub struct Seen {
@@ -91,6 +106,7 @@ impl Evidence {
     /// Opens what this machine and user have, for samples from these CPUs.
     pub fn open(root: &Root, cpus: &CpuList) -> Evidence {
         let mut missing = Vec::new();
+        let all = topology::cpus(root).unwrap_or_default();
         let online = topology::online(root).unwrap_or_else(|_| cpus.clone());
         let found = points().map(|point| (Format::find(root, point.name, point.fields), point));
         let mut points: Vec<(Tracepoint, Format)> =
@@ -132,7 +148,7 @@ impl Evidence {
         }
         let idle_exits = cpus.iter().map(|cpu| (cpu, idle_exits(root, cpu))).collect();
         let symbols = Symbols::of(root);
-        Evidence { points, here, wide, symbols, online, smi_files, idle_exits, is_guest, missing, running: None }
+        Evidence { points, here, wide, symbols, online: all, smi_files, idle_exits, is_guest, missing, running: None }
     }
 
     /// What cannot be looked at here, each with the reason.
@@ -149,7 +165,7 @@ impl Evidence {
         for rings in [&mut self.here, &mut self.wide].into_iter().flatten() {
             rings.drain(&mut old);
         }
-        let heartbeat = looks.then(|| Heartbeat::start(&self.online.minus(cpus), self.here.take()));
+        let heartbeat = looks.then(|| Heartbeat::start(beside(&self.online, cpus), self.here.take()));
         self.running = Some(Begun { heartbeat, begun: clock::pair(), smis: self.smis() });
     }
 
@@ -287,17 +303,23 @@ impl Seen {
     /// Whether a standstill of all CPUs, or of this one by its firmware, would have been seen.
     fn is_silence_evidence(&self, window: &SlowTime) -> bool {
         let has_no_smi = !self.is_guest && self.smis.contains_key(&window.cpu);
-        self.has_heartbeat && (has_no_smi || window.excess_ns >= 2.0 * heartbeat::GAP_NS as f64)
+        let has_beaten = || self.gaps_in(window).map(|(both, _)| both).sum::<u64>() < window.length() / 2;
+        self.has_heartbeat && (has_no_smi || window.excess_ns >= 2.0 * heartbeat::GAP_NS as f64 && has_beaten())
     }
 
-    /// Whether the heartbeat on another CPU stopped when the sample did.
-    fn stood_still(&self, window: &SlowTime) -> bool {
+    /// Gaps of the heartbeat in the time of a sample: how much of it, and the gap, in ticks.
+    fn gaps_in(&self, window: &SlowTime) -> impl Iterator<Item = (u64, (u64, u64))> {
         let (from, to) = window.ticks;
-        self.standstills.iter().any(|(begin, end)| {
-            let both = (*end).min(to).saturating_sub((*begin).max(from));
-            // The gap has a beat more at its ends.
-            let beat = self.ticks(heartbeat::GAP_NS);
-            end - begin <= to - from + 2 * beat && 2 * both >= to - from
+        let first = self.standstills.partition_point(|(_, end)| *end <= from);
+        let inside = self.standstills[first..].iter().take_while(move |(begin, _)| *begin < to);
+        inside.map(move |gap| (gap.1.min(to) - gap.0.max(from), *gap))
+    }
+
+    /// Whether the heartbeat on another CPU stopped when the sample did. It may go on later: by an interrupt that has waited.
+    fn stood_still(&self, window: &SlowTime) -> bool {
+        let (beat, length) = (self.ticks(heartbeat::GAP_NS), window.length());
+        self.gaps_in(window).any(|(both, (begin, end))| {
+            begin + beat >= window.ticks.0 && 2 * both >= length && end - begin <= 2 * (length + beat)
         })
     }
 
@@ -394,7 +416,7 @@ mod tests {
         first(&alone, &slow(), Cause::Unknown, None);
         first(&alone, &SlowTime { cpu: 2, ..slow() }, Cause::Unknown, None);
         // A shorter standstill would not have been seen.
-        let short = SlowTime { ticks: (10_000_000, 10_090_000), excess_ns: 9e4, ..slow() };
+        let short = SlowTime { ticks: (10_000_000, 10_035_000), excess_ns: 3.5e4, ..slow() };
         first(&seen(&[]), &short, Cause::Device, None);
         first(&Seen { is_guest: true, ..seen(&[]) }, &short, Cause::Unknown, None);
         first(&Seen { smis: BTreeMap::new(), ..seen(&[]) }, &short, Cause::Unknown, None);
@@ -408,12 +430,16 @@ mod tests {
             is_guest,
             ..seen(&[])
         };
-        let gap = (9_900_000, 11_100_000);
+        let gap = (9_990_000, 11_010_000);
         first(&of(gap, &[(1, 0)], true), &slow(), Cause::Hypervisor, None);
         first(&of(gap, &[(1, 0)], false), &slow(), Cause::Standstill, None);
         first(&of(gap, &[], true), &slow(), Cause::Standstill, None);
-        // The beat paused for much longer, or hardly at all: that is another thing.
-        first(&of((5_000_000, 12_000_000), &[(1, 0)], true), &slow(), Cause::Device, None);
+        // The beat goes on a little later.
+        first(&of((10_010_000, 11_900_000), &[(1, 0)], true), &slow(), Cause::Hypervisor, None);
+        // It stopped before, or for much longer: somebody else had that CPU, and nobody could tell.
+        first(&of((9_900_000, 11_000_000), &[(1, 0)], true), &slow(), Cause::Unknown, None);
+        first(&of((9_990_000, 13_000_000), &[(1, 0)], true), &slow(), Cause::Unknown, None);
+        // Hardly at all: that is another thing.
         first(&of((10_900_000, 10_950_000), &[(1, 0)], true), &slow(), Cause::Device, None);
     }
 
