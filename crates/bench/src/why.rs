@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pciescope_core::outcome::{LATENCY, Sample, SampleKind, TRIGGER_TO_HANDLER};
 use pciescope_core::record::{Failure, Metric, Warning};
 use pciescope_core::text::word;
-use pciescope_core::why::{Cause, Cost, Part, SlowSample};
+use pciescope_core::why::{Cause, Control, Cost, Part, SlowSample};
 use pciescope_core::{CpuList, Histogram, Outcome, Why, WhyPlan, once};
 use pciescope_hw::Root;
 use pciescope_hw::probe::Sampled;
@@ -135,15 +135,12 @@ impl<'p> Explainer<'p> {
         why.events += events;
         why.events_lost += lost;
         why.clock_error_ns = why.clock_error_ns.max(seen.clock_error_ns());
-        let is_own = |sample: &&Sample| (sample.cpu, sample.index, sample.kind) == (outcome.cpu, outcome.index, kind);
-        let slowest_first = |sample: &&Sample| std::cmp::Reverse(sample.value_ps);
-        let mut slowest: Vec<&Sample> = sampled.samples.iter().filter(is_own).collect();
+        let own = |kind| {
+            let is_own =
+                move |sample: &&Sample| (sample.cpu, sample.index, sample.kind) == (outcome.cpu, outcome.index, kind);
+            sampled.samples.iter().filter(is_own).collect::<Vec<_>>()
+        };
         let most = LOOKED_AT.max(self.plan.slowest as usize);
-        if slowest.len() > most {
-            slowest.select_nth_unstable_by_key(most, slowest_first);
-            slowest.truncate(most);
-        }
-        slowest.sort_by_key(slowest_first);
         // A handler ends what the kernel's module times; what a thread ends, all that delays a thread delays.
         let is_handler = kind == SampleKind::TriggerToHandler && method.backend == "kmod";
         let scope = if is_handler { Scope::Handler } else { Scope::Thread };
@@ -153,7 +150,7 @@ impl<'p> Explainer<'p> {
         };
         let batch = f64::from(method.batch.max(1));
         let mut found: Vec<SlowSample> = Vec::new();
-        for sample in slowest {
+        for sample in slowest_of(own(kind), most) {
             let value_ns = sample.value_ps as f64 / 1e3;
             let begin = begun + to_ticks(sample.at_ns, method.clock_hz);
             let length = to_ticks((value_ns * batch) as u64, method.clock_hz);
@@ -179,6 +176,16 @@ impl<'p> Explainer<'p> {
         if !self.looks {
             return;
         }
+        let controls = own(SampleKind::Control);
+        if !controls.is_empty() {
+            let control = why.control.get_or_insert_default();
+            control.samples += histogram.map_or(0, Histogram::count);
+            add_controls(control, controls, |sample, excess_ns| {
+                let begin = begun + to_ticks(sample.at_ns, method.clock_hz);
+                let ticks = (begin, begin + to_ticks(sample.value_ps / 1000, method.clock_hz));
+                seen.explain(&SlowTime { cpu: sample.cpu, ticks, excess_ns, scope, interrupted: None })
+            });
+        }
         why.slowest.extend(found);
         why.slowest.sort_by(|a, b| b.value_ns.total_cmp(&a.value_ns));
         let above = self.plan.above_ns.map_or(f64::INFINITY, |ns| ns as f64);
@@ -196,6 +203,35 @@ impl<'p> Explainer<'p> {
         }
         outcome.why = Some(why);
     }
+}
+
+/// The slowest samples, slowest first.
+fn slowest_of(mut samples: Vec<&Sample>, most: usize) -> Vec<&Sample> {
+    let slowest_first = |sample: &&Sample| std::cmp::Reverse(sample.value_ps);
+    if samples.len() > most {
+        samples.select_nth_unstable_by_key(most, slowest_first);
+        samples.truncate(most);
+    }
+    samples.sort_by_key(slowest_first);
+    samples
+}
+
+/// Adds a slice's reads for comparison: of those that took longer than a typical one, what nothing explains.
+fn add_controls(control: &mut Control, mut all: Vec<&Sample>, explain: impl Fn(&Sample, f64) -> Vec<Part>) {
+    let middle = all.len() / 2;
+    let typical_ns = all.select_nth_unstable_by_key(middle, |sample| sample.value_ps).1.value_ps as f64 / 1e3;
+    control.reads += all.len() as u64;
+    for sample in slowest_of(all, LOOKED_AT) {
+        let excess_ns = sample.value_ps as f64 / 1e3 - typical_ns;
+        if excess_ns < typical_ns * LEAST {
+            break;
+        }
+        if explain(sample, excess_ns).first().is_none_or(|part| part.cause == Cause::Device) {
+            control.excess_ns.push(excess_ns);
+        }
+    }
+    control.excess_ns.sort_by(|a, b| b.total_cmp(a));
+    control.excess_ns.truncate(LOOKED_AT);
 }
 
 /// Of a sample that nobody looked at.
@@ -295,5 +331,28 @@ mod tests {
         assert_eq!(slices, (1..=24).rev().filter(|slice| slice % 8 != 0).collect::<Vec<u64>>());
         let median = &why.cost[0];
         assert_eq!((why.cost.len(), median.with_ns.len(), median.without_ns.len()), (1, 21, 3));
+    }
+
+    #[test]
+    fn reads_for_comparison_count_where_nothing_explains_them() {
+        let sample = |number: u64| Sample {
+            at_ns: number,
+            value_ps: 1_000_000 + if number % 100 == 0 { number * 1000 } else { 0 },
+            cpu: 0,
+            index: 0,
+            kind: SampleKind::Control,
+        };
+        let samples: Vec<Sample> = (1..=1000).map(sample).collect();
+        let mut control = Control::default();
+        let explain = |sample: &Sample, ns| {
+            let cause = if sample.at_ns == 900 { Cause::Timer } else { Cause::Device };
+            vec![Part { cause, name: None, ns }]
+        };
+        add_controls(&mut control, samples.iter().collect(), explain);
+        add_controls(&mut control, samples[..500].iter().collect(), explain);
+        // A tenth of a typical one is not slow.
+        let excess_ns =
+            [1000.0, 800.0, 700.0, 600.0, 500.0, 500.0, 400.0, 400.0, 300.0, 300.0, 200.0, 200.0, 100.0, 100.0];
+        assert_eq!((control.reads, control.excess_ns), (1500, excess_ns.to_vec()));
     }
 }

@@ -73,4 +73,6 @@ pub enum SampleKind {
     TriggerToHandler,
     /// From handler entry to acknowledge.
     EntryToAck,
+    /// A configuration read of the port above, for comparison.
+    Control,
 }

@@ -116,7 +116,19 @@ pub struct Cost {
     pub without_ns: Vec<f64>,
 }
 
+/// Reads of the port above between the samples: what delays these too is neither the device nor its link.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Control {
+    /// How many there were.
+    pub reads: u64,
+    /// How many samples there were meanwhile.
+    pub samples: u64,
+    /// By how much the slowest ones that nothing on the CPU explains took longer than a typical one, in nanoseconds, slowest first.
+    pub excess_ns: Vec<f64>,
+}
+
 /// Why the slowest samples of a CPU and target were slow.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Why {
     /// The slowest samples, slowest first.
@@ -132,6 +144,8 @@ pub struct Why {
     /// What looking costs, by percentile; none in a run of fewer than eight slices.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub cost: Vec<Cost>,
+    /// Reads for comparison, where the backend makes them.
+    pub control: Option<Control>,
     /// Sources of evidence that this machine does not give, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub missing: Vec<String>,

@@ -121,6 +121,47 @@ pub(crate) fn costs(section: &Section) -> Vec<CostOf> {
     sides.into_iter().filter_map(judged).collect()
 }
 
+/// Slow samples without a cause on the CPU, beside reads of the port above that were as slow.
+pub(crate) struct DeviceShare {
+    /// Slow samples.
+    pub slow: u64,
+    /// Of them, what is beyond the rate of the reads above: the figure, and its interval of 95 %.
+    pub own: (f64, f64, f64),
+    /// Reads above that were as slow, and all of them.
+    pub control: (u64, u64),
+}
+
+/// How many of the samples that are called by the device or its path are more than reads of the port above show; none
+/// without such samples or reads.
+pub(crate) fn device_share(section: &Section) -> Option<DeviceShare> {
+    let (mut slow, mut samples, mut control) = (0, 0, (0, 0));
+    for why in section.records.iter().filter_map(|record| record.why.as_ref()) {
+        let Some(reads) = &why.control else { continue };
+        let of_device = why.slowest.iter().filter(|sample| sample.cause() == Cause::Device);
+        let Some(last) = of_device.clone().last() else { continue };
+        let excess_ns = last.value_ns - why.typical_ns;
+        slow += of_device.count() as u64;
+        samples += reads.samples;
+        control.0 += reads.excess_ns.partition_point(|ns| *ns >= excess_ns) as u64;
+        control.1 += reads.reads;
+    }
+    let own = |as_slow: f64| (slow as f64 - as_slow * samples as f64 / control.1 as f64).max(0.0);
+    let (low, high) = poisson(control.0);
+    (slow > 0 && control.1 > 0).then(|| DeviceShare {
+        slow,
+        own: (own(control.0 as f64), own(high), own(low)),
+        control,
+    })
+}
+
+/// The interval of 95 % of a Poisson mean by a count of it: Byar's (Breslow and Day, Statistical Methods in Cancer Research II,
+/// 2.3).
+fn poisson(count: u64) -> (f64, f64) {
+    let bound = |count: f64, z: f64| count * (1.0 - 1.0 / (9.0 * count) + z / (3.0 * count.sqrt())).powi(3);
+    let low = if count > 0 { bound(count as f64, -1.96) } else { 0.0 };
+    (low, bound(count as f64 + 1.0, 1.96))
+}
+
 /// A row for each cause. What the tail would be without it stands where there `is_room`.
 pub(crate) fn table(section: &Section, is_room: bool) -> Option<Columns> {
     let groups = groups(section);
@@ -144,7 +185,7 @@ pub(crate) fn table(section: &Section, is_room: bool) -> Option<Columns> {
 
 #[cfg(test)]
 mod tests {
-    use pciescope_core::why::Cost;
+    use pciescope_core::why::{Control, Cost, Part};
 
     use super::*;
     use crate::model::sections;
@@ -180,5 +221,27 @@ mod tests {
         let mut few = records(0.03);
         few.iter_mut().for_each(|one| one.why.as_mut().unwrap().cost[0].without_ns.truncate(1));
         assert!(costs(&sections(&few)[0]).is_empty());
+    }
+
+    #[test]
+    fn slow_samples_are_the_devices_as_far_as_reads_of_the_port_above_are_not() {
+        let parts = |cause| vec![Part { cause, name: None, ns: 1e4 }];
+        let sample = |ns: u32, cause| SlowSample { at_ns: 0, value_ns: f64::from(ns), parts: parts(cause) };
+        let slowest: Vec<SlowSample> = (0..20).rev().map(|n| sample(50_000 + n, Cause::Device)).collect();
+        let slowest = [vec![sample(90_000, Cause::Timer)], slowest, vec![sample(40_000, Cause::Timer)]].concat();
+        let share = |slow: usize| {
+            // Those that are less slow do not count.
+            let excess_ns = [vec![6e4; slow], vec![3e4; 50]].concat();
+            let control = Some(Control { reads: 100_000, samples: 1_000_000, excess_ns });
+            let mut records = records(0.0);
+            records.truncate(1);
+            let why = Why { slowest: slowest.clone(), typical_ns: 1e3, control, ..Why::default() };
+            records[0].why = Some(Box::new(why));
+            let share = device_share(&sections(&records)[0]).unwrap();
+            assert_eq!((share.slow, share.control), (20, (slow as u64, 100_000)));
+            (share.own.0, share.own.1.round(), share.own.2.round())
+        };
+        // No read in 100,000: up to 3.7 of them, 37 of a million samples, would go unseen.
+        assert_eq!([0, 1, 2].map(share), [(20.0, 0.0, 20.0), (10.0, 0.0, 20.0), (0.0, 0.0, 18.0)]);
     }
 }

@@ -433,6 +433,7 @@ impl RawFile {
                 SampleKind::Latency => "latency",
                 SampleKind::TriggerToHandler => "trigger-to-handler",
                 SampleKind::EntryToAck => "entry-to-ack",
+                SampleKind::Control => "control",
             };
             writeln!(self.out, "{at_ns},{value_ps},{cpu},{index},{kind}")?;
         }

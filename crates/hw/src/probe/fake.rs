@@ -20,6 +20,10 @@ use super::interrupts::Counts;
 use super::{Probe, Sampled, Slice, Watch, failure};
 use crate::Error;
 
+/// A read of the port above for comparison comes after so many samples, and takes this long, in picoseconds.
+const CONTROL_EVERY: u64 = 10;
+const PORT_PS: u64 = 430_000;
+
 /// The probe of a [`Machine`]'s device.
 #[derive(Debug)]
 pub struct Fake {
@@ -272,6 +276,10 @@ impl Probe for Fake {
                 record(outcome, LATENCY, ps);
                 if plan.raw || plan.why.is_some() {
                     samples.push(Sample { at_ns: run.now_ns, value_ps: ps, cpu, index: 0, kind: SampleKind::Latency });
+                }
+                if plan.why.is_some() && run.number() % CONTROL_EVERY == 0 {
+                    let (value_ps, kind) = (PORT_PS, SampleKind::Control);
+                    samples.push(Sample { at_ns: run.now_ns, value_ps, cpu, index: 0, kind });
                 }
                 ended = run.sampled(ps, plan.gap_ns.into());
                 if ones && !plan.ones_ok {

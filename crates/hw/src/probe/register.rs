@@ -1,5 +1,6 @@
 //! A register in mapped memory, and the three tests of it.
 
+use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
 
@@ -7,6 +8,7 @@ use pciescope_core::record::Failure;
 use pciescope_core::{Bdf, MmioPlan, MmioTest};
 
 use super::sys::Mapping;
+use super::sysfs::ConfigRead;
 use super::userspace::{Job, Target, measure};
 use super::{Sampled, Slice, Watch, failure};
 use crate::Error;
@@ -75,7 +77,8 @@ impl Window {
     }
 
     /// Times the plan's test, at a place that is checked and inside, for a probe named `backend`. `present` says why the
-    /// device cannot be measured any more.
+    /// device cannot be measured any more; `control` is the configuration space of the port above, which is read for comparison
+    /// where the plan asks for causes.
     ///
     /// # Errors
     /// Those of [`measure`].
@@ -84,10 +87,12 @@ impl Window {
         (backend, emulated): (&'static str, bool),
         plan: &MmioPlan,
         slice: &Slice,
+        control: Option<&File>,
         present: &(dyn Fn() -> Option<Failure> + Sync),
         watch: &dyn Watch,
     ) -> Result<Sampled, Error> {
         let gone = || if self.is_gone() { Some(failure::removed(plan.bdf)) } else { present() };
+        let control = control.filter(|_| plan.why.is_some()).map(|config| ConfigRead { config, offset: 0 });
         let job = Job {
             backend,
             bdf: plan.bdf,
@@ -97,6 +102,7 @@ impl Window {
             batch: plan.batch,
             ones_ok: plan.ones_ok,
             raw: plan.raw || plan.why.is_some(),
+            control: control.as_ref().map(|control| control as &dyn Target),
             place: &format!("BAR{}:{:#x}", plan.bar, plan.offset),
             gone: &gone,
         };
@@ -315,7 +321,7 @@ mod tests {
     fn measure(window: &Window, plan: &MmioPlan) -> Sampled {
         let cpus = [crate::probe::sys::current_cpu()].into_iter().collect();
         let slice = Slice { cpus, count: 500, duration_ns: 0 };
-        window.measure(("test", false), plan, &slice, &|| None, &Silent).unwrap()
+        window.measure(("test", false), plan, &slice, None, &|| None, &Silent).unwrap()
     }
 
     #[test]

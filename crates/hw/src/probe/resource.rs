@@ -10,7 +10,7 @@ use pciescope_core::{Bar, Bdf, Function, MmioPlan, MmioTest};
 
 use super::register::{self, Access, Window};
 use super::sys::{self, Mapping};
-use super::{Probe, Sampled, Slice, Watch, failure};
+use super::{Probe, Sampled, Slice, Watch, failure, sysfs};
 use crate::config::Config;
 use crate::registers::{self, SafeRegister};
 use crate::{Error, Root};
@@ -33,6 +33,8 @@ pub struct Resource {
     former_command: Option<[u8; 2]>,
     beside: Option<Beside>,
     window: Option<(u8, Window)>,
+    /// Configuration space of the port above.
+    above: Option<File>,
 }
 
 /// A driver that goes on while a register is read, and the register: the only access beside it.
@@ -153,6 +155,7 @@ impl Resource {
             former_command,
             beside,
             window: None,
+            above: sysfs::above(root, function),
         })
     }
 
@@ -269,9 +272,10 @@ impl Probe for Resource {
         let config = self.config.try_clone().map_err(|source| Error::Read { path, source })?;
         let bar = self.bars.iter().find(|bar| bar.number == plan.bar).cloned().unwrap_or_default();
         let at = address(&config, &bar);
+        let above = self.above.as_ref().and_then(|above| above.try_clone().ok());
         let window = self.window(plan.bar, plan.offset, plan.width, plan.test != MmioTest::Read)?;
         let moved = || (address(&config, &bar) != at).then(|| failure::reset(bdf));
-        window.measure(what, plan, slice, &|| presence(&config, bdf).or_else(moved), watch)
+        window.measure(what, plan, slice, above.as_ref(), &|| presence(&config, bdf).or_else(moved), watch)
     }
 
     fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {

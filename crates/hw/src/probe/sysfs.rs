@@ -42,9 +42,14 @@ impl Sysfs {
 }
 
 /// Four bytes of a function's configuration space.
-struct ConfigRead<'a> {
-    config: &'a File,
-    offset: u64,
+pub(super) struct ConfigRead<'a> {
+    pub config: &'a File,
+    pub offset: u64,
+}
+
+/// The configuration space of the port above a function, of which everybody may read the beginning; none on a root bus.
+pub(super) fn above(root: &Root, function: &Function) -> Option<File> {
+    File::open(folder(root, *function.path.last()?).join("config")).ok()
 }
 
 impl Target for ConfigRead<'_> {
@@ -90,6 +95,7 @@ impl Probe for Sysfs {
             batch: 1,
             ones_ok: false,
             raw: plan.why.is_some(),
+            control: None,
             place: &format!("configuration offset {asked:#x} or 0x0"),
             gone: &gone,
         };

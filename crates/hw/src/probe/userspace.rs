@@ -46,6 +46,8 @@ pub struct Job<'a> {
     pub ones_ok: bool,
     /// Whether raw samples are kept.
     pub raw: bool,
+    /// What is read beside the targets for comparison, once in [`CONTROL_EVERY`] samples; these are raw samples only.
+    pub control: Option<&'a dyn Target>,
     /// What is read, for the text of a failure.
     pub place: &'a str,
     /// Asked a hundred times a second and after all-ones: why the device cannot be measured any more.
@@ -54,6 +56,8 @@ pub struct Job<'a> {
 
 /// Samples of a block. The timed loop writes to the buffer of a block only.
 const BLOCK: usize = 1024;
+/// After so many samples comes a read for comparison.
+const CONTROL_EVERY: usize = 10;
 /// Empty stamp pairs on each CPU.
 const CALIBRATIONS: usize = 10_000;
 /// The longest time of a block, and so between two reports of progress, in nanoseconds.
@@ -79,6 +83,8 @@ struct Shared<'a> {
     done: AtomicU64,
     begun: u64,
     scale: Scale,
+    /// The scale of single reads.
+    control: Scale,
     job: &'a Job<'a>,
     watch: &'a dyn Watch,
 }
@@ -100,6 +106,7 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
         done: AtomicU64::new(0),
         begun: clock::start(),
         scale: Scale { hz: method.clock_hz, accesses: method.batch.into() },
+        control: Scale { hz: method.clock_hz, accesses: 1 },
         job,
         watch,
     };
@@ -211,6 +218,8 @@ struct CpuWorker {
     failure: Option<Failure>,
     real_time: bool,
     buffer: Vec<Stamps>,
+    /// Reads for comparison of the same block.
+    controls: Vec<Stamps>,
 }
 
 /// Why a block ended.
@@ -235,6 +244,7 @@ impl CpuWorker {
             failure: None,
             real_time: false,
             buffer: Vec::with_capacity(BLOCK),
+            controls: Vec::with_capacity(BLOCK / CONTROL_EVERY + 1),
         }
     }
 
@@ -274,10 +284,11 @@ impl CpuWorker {
             let room = (BLOCK as u64).min(left) as usize;
             let begun = clock::start();
             let from = pace.next.get();
-            let end = fill(&mut self.buffer, room, targets, &pace, shared, self.cpu, until);
+            let end = fill((&mut self.buffer, &mut self.controls), room, targets, &pace, shared, self.cpu, until);
             if targets.iter().any(Target::is_gone) {
                 // Nothing says which of the block's accesses still reached the device.
                 self.buffer.clear();
+                self.controls.clear();
                 self.fail(failure::removed(job.bdf), shared);
                 break;
             }
@@ -327,6 +338,11 @@ impl CpuWorker {
                 self.samples.push(Sample { at_ns, value_ps: ps, cpu, index, kind: SampleKind::Latency });
             }
         }
+        for &(start, ticks) in &self.controls {
+            let (value_ps, at_ns) = (shared.control.ps(ticks), shared.scale.at_ns(start.saturating_sub(shared.begun)));
+            self.samples.push(Sample { at_ns, value_ps, cpu: self.cpu, index: 0, kind: SampleKind::Control });
+        }
+        self.controls.clear();
         shared.done.fetch_add(self.buffer.len() as u64, Ordering::Relaxed);
         self.buffer.clear();
     }
@@ -359,10 +375,10 @@ struct Pace {
 }
 
 /// The timed loop. Between the stamps there are the accesses and nothing else; between two samples there is no
-/// allocation (the buffer has room), no system call and no formatting.
+/// allocation (the buffers have room), no formatting, and no system call but that of a read for comparison.
 #[inline(never)]
 fn fill<T: Target>(
-    buffer: &mut Vec<Stamps>,
+    (buffer, controls): (&mut Vec<Stamps>, &mut Vec<Stamps>),
     room: usize,
     targets: &[T],
     pace: &Pace,
@@ -405,6 +421,11 @@ fn fill<T: Target>(
         buffer.push((start, end.wrapping_sub(start)));
         pace.next.set(if number + 1 == targets.len() { 0 } else { number + 1 });
         pace.ready_at.set(end.saturating_add(gap));
+        if let Some(control) = job.control.filter(|_| buffer.len() % CONTROL_EVERY == 0) {
+            let start = clock::start();
+            control.access();
+            controls.push((start, clock::end().0.wrapping_sub(start)));
+        }
     }
     BlockEnd::Full
 }

@@ -3,6 +3,7 @@
 mod device;
 mod irq;
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ pub use self::device::{Device, Region, group_of};
 use super::register::{self, Access, Window};
 use super::sys::{self, EventFd};
 use super::trigger::{Kind, Trigger};
-use super::{Probe, Sampled, Slice, Watch, failure};
+use super::{Probe, Sampled, Slice, Watch, failure, sysfs};
 use crate::config::Config;
 use crate::{Error, Root};
 
@@ -32,6 +33,8 @@ pub struct Vfio {
     request: Option<EventFd>,
     ids: (u16, u16),
     emulated: bool,
+    /// Configuration space of the port above.
+    above: Option<File>,
 }
 
 impl Vfio {
@@ -55,6 +58,7 @@ impl Vfio {
             request,
             ids: (function.vendor, function.device),
             emulated: function.emulated.is_some(),
+            above: sysfs::above(root, function),
         })
     }
 
@@ -142,7 +146,7 @@ impl Probe for Vfio {
     fn mmio(&mut self, plan: &MmioPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
         let window = self.window(plan.bar, plan.offset, plan.width, plan.test != MmioTest::Read)?;
         let this = &*self;
-        window.measure(("vfio", this.emulated), plan, slice, &|| this.gone(), watch)
+        window.measure(("vfio", this.emulated), plan, slice, this.above.as_ref(), &|| this.gone(), watch)
     }
 
     fn irq(&mut self, plan: &IrqPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
@@ -195,6 +199,7 @@ mod tests {
             request: None,
             ids: (0x1234, 0x5c0e),
             emulated: true,
+            above: None,
         };
         let told = |error: Error| error.source().map(ToString::to_string).unwrap_or_default();
         assert_eq!(vfio.read(4, 0, 4).unwrap(), 0x5c0e_1234);

@@ -9,7 +9,7 @@ use super::rules::EXPLAINED;
 use crate::model::Section;
 use crate::style::{Tone, paint, without_colours};
 use crate::text::{clean, counted, duration, thousands};
-use crate::why::{ByCause, CostOf, costs, groups};
+use crate::why::{ByCause, CostOf, DeviceShare, costs, device_share, groups};
 
 /// Causes of the first line.
 const MOST_NAMED: usize = 6;
@@ -61,6 +61,7 @@ pub(super) fn lines(section: &Section) -> Vec<String> {
         lines.push(format!("why: of the {} slowest: {}{rest}", thousands(all as u64), named.join("; ")));
         lines.extend(groups.first().and_then(mend_first));
     }
+    lines.extend(device_share(section).map(|share| of_device(&share)));
     lines.extend(cost(section));
     let whys = || section.records.iter().filter_map(|record| record.why.as_ref());
     let lost: u64 = whys().map(|why| why.events_lost).sum();
@@ -92,6 +93,16 @@ pub(super) fn conclude(out: &mut Conclusions, number: usize, section: &Section, 
     if let Some(text) = costs(section).iter().any(CostOf::disturbs).then(|| cost(section)).flatten() {
         out.doubt(4, place, format!("{subject}: {}.", without_colours(&text)));
     }
+}
+
+/// What of the device's part is its own.
+fn of_device(share: &DeviceShare) -> String {
+    let DeviceShare { slow, own: (own, low, high), control: (as_slow, reads) } = share;
+    format!(
+        "device or path: {own:.0} ({low:.0} to {high:.0}) of {slow} beyond the port above, slow in {} of {} reads",
+        thousands(*as_slow),
+        thousands(*reads)
+    )
 }
 
 /// What looking cost: `cost of --why: median +0.1 % (-0.3 to +0.5)`, with and without it in turns.

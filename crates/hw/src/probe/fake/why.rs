@@ -21,7 +21,8 @@ const CAUSES: [Option<(Nest, Cause, &str)>; 5] = [
 /// The evidence of these samples. Those that took a twentieth more than a typical one have a cause each.
 pub(super) fn seen(samples: &[Sample], hz: u64) -> Option<Arc<Seen>> {
     let mut values: BTreeMap<(u32, u16), Vec<u64>> = BTreeMap::new();
-    let own = || samples.iter().filter(|sample| sample.kind != SampleKind::EntryToAck);
+    let is_own = |kind| matches!(kind, SampleKind::Latency | SampleKind::TriggerToHandler);
+    let own = || samples.iter().filter(|sample| is_own(sample.kind));
     for sample in own() {
         values.entry((sample.cpu, sample.index)).or_default().push(sample.value_ps);
     }

@@ -66,6 +66,7 @@ fn job(slice: &Slice) -> Job<'_> {
         batch: 1,
         ones_ok: false,
         raw: false,
+        control: None,
         place: "BAR0:0x0",
         gone: &|| None,
     }
@@ -219,4 +220,20 @@ fn a_cpu_outside_of_the_cpuset_is_not_called_offline() {
     assert!(why.text.contains(&format!("may not run on CPU {online}")) && why.text.contains("cpuset"), "{}", why.text);
     assert!(why.hint.unwrap().contains("--cpus"));
     assert_eq!(not_pinned(bdf, 8000, &refused).code, "cpu-offline");
+}
+
+#[test]
+fn reads_for_comparison_stand_beside_the_samples() {
+    let cpu = cpus()[0];
+    let slice = slice(&[cpu]);
+    let control = Delay(20_000);
+    let sampled = measure(&[memory(0)], &Job { raw: true, control: Some(&control), ..job(&slice) }, &WATCH).unwrap();
+    assert_eq!(counts(&sampled), [3000]);
+    let of = |kind| sampled.samples.iter().filter(move |sample| sample.kind == kind);
+    // One in ten of each block.
+    let controls = of(SampleKind::Control).count();
+    assert!((200..=300).contains(&controls), "{controls}");
+    assert!(of(SampleKind::Control).all(|sample| sample.value_ps >= 19_900_000 && sample.cpu == cpu));
+    assert_eq!(of(SampleKind::Latency).count(), 3000);
+    assert!(sampled.samples.is_sorted_by_key(|sample| sample.at_ns));
 }

@@ -216,9 +216,10 @@ impl RunState<'_> {
         };
         match (self.moved.take(), self.line(vector)) {
             (Some(moved), Some(after)) => (_, counts.wrong_cpu) = interrupts::split(&moved, &after, cpu),
-            _ if self.plan.source == IrqSource::Hardware && self.failure.is_none() => {
+            (_, None) if self.plan.source == IrqSource::Hardware && self.failure.is_none() => {
                 self.failure = self.vfio.gone().or_else(|| Some(self.no_line(vector)));
             }
+            // Without a sample after the warm-up there is nothing to split: the time was over before.
             _ => {}
         }
         drop(affinity);
