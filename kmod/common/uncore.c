@@ -305,6 +305,8 @@ static int uncore_register(struct uncore_pmu *u)
 	ret = cpuhp_state_add_instance(u->drv->cpuhp, &u->cpuhp_node);
 	if (ret) {
 		perf_pmu_unregister(&u->pmu);
+		/* As in uncore_destroy(). */
+		synchronize_rcu_tasks();
 		return ret;
 	}
 	list_add_tail(&u->node, &u->drv->pmus);
@@ -393,19 +395,34 @@ static void uncore_wait_for_timers(const struct list_head *pmus)
 		msleep(interval_ms);
 }
 
-static void uncore_destroy(struct uncore_pmu *u)
+/*
+ * perf_pmu_unregister() waits for those who look for a PMU, and takes its number away only
+ * then: who found it by its number in between still asks it for an event (seen with 6.1).
+ * Neither they nor perf behind the end of an event sleep: after synchronize_rcu_tasks() no
+ * task is in that code.
+ */
+static void uncore_destroy(struct list_head *pmus)
 {
-	list_del(&u->node);
-	cpuhp_state_remove_instance_nocalls(u->drv->cpuhp, &u->cpuhp_node);
-	perf_pmu_unregister(&u->pmu);
-	cancel_delayed_work_sync(&u->poll);
-	kvfree(u);
+	struct uncore_pmu *u, *next;
+
+	if (list_empty(pmus))
+		return;
+	synchronize_rcu_tasks();
+	uncore_wait_for_timers(pmus);
+	list_for_each_entry(u, pmus, node) {
+		cpuhp_state_remove_instance_nocalls(u->drv->cpuhp, &u->cpuhp_node);
+		perf_pmu_unregister(&u->pmu);
+		cancel_delayed_work_sync(&u->poll);
+	}
+	synchronize_rcu_tasks();
+	list_for_each_entry_safe(u, next, pmus, node)
+		kvfree(u);
+	INIT_LIST_HEAD(pmus);
 }
 
 /*
- * perf uses a PMU for a moment after it has destroyed an event of it, but does not
- * sleep: after synchronize_rcu_tasks() no task is in that code. The lock is held all the
- * while: a device that comes back must not get a second PMU of the same name.
+ * The lock is held all the while: a device that comes back must not get a second PMU of the
+ * same name.
  */
 static void uncore_reap(struct work_struct *work)
 {
@@ -418,12 +435,7 @@ static void uncore_reap(struct work_struct *work)
 		if (u->is_gone && list_empty_careful(&u->events))
 			list_move(&u->node, &unused);
 	}
-	if (!list_empty(&unused)) {
-		synchronize_rcu_tasks();
-		uncore_wait_for_timers(&unused);
-	}
-	list_for_each_entry_safe(u, next, &unused, node)
-		uncore_destroy(u);
+	uncore_destroy(&unused);
 }
 
 /* Modules */
@@ -465,12 +477,8 @@ int uncore_init(struct uncore_driver *drv)
  */
 void uncore_exit(struct uncore_driver *drv)
 {
-	struct uncore_pmu *u, *next;
-
 	cancel_work_sync(&drv->reap);
-	uncore_wait_for_timers(&drv->pmus);
-	list_for_each_entry_safe(u, next, &drv->pmus, node)
-		uncore_destroy(u);
+	uncore_destroy(&drv->pmus);
 	cpuhp_remove_multi_state(drv->cpuhp);
 	destroy_workqueue(drv->wq);
 }
