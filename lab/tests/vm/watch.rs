@@ -402,8 +402,6 @@ fn costs(records: &[Record]) {
     let value = |name: &str| first.metrics[name].value;
     let (reads, samples) = (value("config_reads_per_s") * interval(first), value("samples"));
     assert!(reads > 0.0 && reads <= 5.0 * links * samples, "{reads} reads in {samples} samples of {links} links");
-    // What is due comes: four samples a second.
-    assert!(samples >= 4.0 * interval(first) * 0.8, "{samples} samples in {} s", interval(first));
 }
 
 /// Seconds of a record.
