@@ -63,20 +63,20 @@ static int plant_thread_fn(void *unused)
 			break;
 		schedule();
 		/* Before what is to be done is read. */
-		if (!smp_load_acquire(&plant_is_open))
-			continue;
-		if (plant_irqs_are_off)
-			plant_irqs_off();
-		else
+		if (smp_load_acquire(&plant_is_open))
 			plant_run(NULL);
 	}
 	__set_current_state(TASK_RUNNING);
 	return 0;
 }
 
+/* It gets the CPU from a module that waits with preemption off. */
 static void plant_timer_fn(struct timer_list *unused)
 {
-	plant_run(NULL);
+	if (plant_irqs_are_off)
+		plant_irqs_off();
+	else
+		plant_run(NULL);
 }
 
 static DEFINE_TIMER(plant_timer, plant_timer_fn);
@@ -121,12 +121,12 @@ static int plant_set(const char *value, const struct kernel_param *kp)
 	plant_irqs_are_off = !strcmp(kind, "irqs-off");
 	/* Behind what is to be done. */
 	smp_store_release(&plant_is_open, true);
-	if (plant_irqs_are_off || !strcmp(kind, "thread")) {
+	if (!strcmp(kind, "thread")) {
 		set_cpus_allowed_ptr(plant_thread, cpumask_of(plant_cpu));
 		wake_up_process(plant_thread);
 	} else if (!strcmp(kind, "ipi")) {
 		smp_call_function_single(plant_cpu, plant_run, NULL, false);
-	} else if (!strcmp(kind, "softirq")) {
+	} else if (plant_irqs_are_off || !strcmp(kind, "softirq")) {
 		plant_timer.expires = jiffies + 1;
 		add_timer_on(&plant_timer, plant_cpu);
 	} else if (!strcmp(kind, "workqueue")) {

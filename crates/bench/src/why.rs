@@ -227,7 +227,7 @@ fn add_controls(control: &mut Control, mut all: Vec<&Sample>, explain: impl Fn(&
             break;
         }
         if explain(sample, excess_ns).first().is_none_or(|part| part.cause == Cause::Device) {
-            control.excess_ns.push(excess_ns);
+            control.excess_ns.push(excess_ns.round());
         }
     }
     control.excess_ns.sort_by(|a, b| b.total_cmp(a));

@@ -56,9 +56,9 @@ fn beat(over: &AtomicBool, cpu: Option<u32>, mut rings: Option<Tracepoints>) -> 
     let mut last = clock::start();
     let mut drained = last;
     while !over.load(Ordering::Relaxed) {
-        if pinned.is_some() {
-            std::hint::spin_loop();
-        } else {
+        // No `pause` between two readings: QEMU's translator leaves the guest at each, and waits there for what the measured
+        // CPU holds.
+        if pinned.is_none() {
             // On a CPU that measures, it must not stand in the way, and its gaps say nothing.
             std::thread::sleep(Duration::from_nanos(DRAIN_NS));
         }
