@@ -93,7 +93,7 @@ pub fn run(subject: &mut dyn Subject, task: TuneTask, sink: &mut dyn Sink) -> Re
     let TuneTask { plan, environment, function, label, backend, knobs, candidates } = task;
     let mut journal = Journal::new(Identity::new("tune", label), sink);
     journal.put(Record::first(environment, Plan::Tune(plan.clone()), Vec::new()))?;
-    let mut experiment = Experiment::new(subject, &plan, candidates);
+    let mut experiment = TuneExperiment::new(subject, &plan, candidates);
     let ended = experiment.all();
     let (mut tune, blocks) = (Tune { knobs, ..Tune::default() }, experiment.blocks);
     let end_ns = experiment.subject.now_ns();
@@ -177,7 +177,7 @@ impl Arm {
     }
 }
 
-struct Experiment<'e> {
+struct TuneExperiment<'e> {
     subject: &'e mut dyn Subject,
     goal: Goal,
     /// The least difference of logarithms that matters.
@@ -197,11 +197,11 @@ struct Experiment<'e> {
     last_ns: u64,
 }
 
-impl<'e> Experiment<'e> {
+impl<'e> TuneExperiment<'e> {
     fn new(subject: &'e mut dyn Subject, plan: &TunePlan, candidates: Vec<Candidate>) -> Self {
         // By Bonferroni; the best combination is one more.
         let alpha = ALPHA / (candidates.len() + 1) as f64;
-        Experiment {
+        TuneExperiment {
             subject,
             goal: plan.goal,
             least: (plan.least_percent / 100.0).ln_1p(),

@@ -28,7 +28,7 @@ pub trait Scorer {
 }
 
 /// A machine of files, real or not: knobs by a session, the figure by a scorer.
-pub struct Machine<'m> {
+pub struct TunedMachine<'m> {
     root: Root,
     functions: Vec<Bdf>,
     session: Option<TuneSession>,
@@ -37,7 +37,7 @@ pub struct Machine<'m> {
     duration_ns: u64,
 }
 
-impl<'m> Machine<'m> {
+impl<'m> TunedMachine<'m> {
     /// `functions` are those whose errors count; `duration_ns` is that of all, for the progress.
     pub fn new(
         root: &Root,
@@ -47,11 +47,11 @@ impl<'m> Machine<'m> {
         watch: &'m dyn Watch,
         duration_ns: u64,
     ) -> Self {
-        Machine { root: root.clone(), functions, session: Some(session), scorer, watch, duration_ns }
+        TunedMachine { root: root.clone(), functions, session: Some(session), scorer, watch, duration_ns }
     }
 }
 
-impl Subject for Machine<'_> {
+impl Subject for TunedMachine<'_> {
     fn set(&mut self, wanted: &[Wanted]) -> Result<Option<String>, pciescope_hw::Error> {
         self.session.as_mut().map_or(Ok(None), |session| session.set(wanted))
     }

@@ -65,7 +65,7 @@ impl Simulated {
             shared: false,
             command: Vec::new(),
         };
-        let mut experiment = Experiment::new(&mut self, &plan, candidates);
+        let mut experiment = TuneExperiment::new(&mut self, &plan, candidates);
         experiment.all().unwrap();
         experiment.effects()
     }

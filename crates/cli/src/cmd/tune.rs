@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use pciescope_bench::tune::score::{Law, Machine, MmioReads, Scorer, Workload};
+use pciescope_bench::tune::score::{Law, MmioReads, Scorer, TunedMachine, Workload};
 use pciescope_bench::tune::{Candidate, TuneTask};
 use pciescope_core::record::Method;
 use pciescope_core::text::span;
@@ -206,7 +206,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             }
         };
         let mut machine =
-            Machine::new(&ctx.root, path(&function), session, scorer.as_mut(), &progress, plan.duration_ns);
+            TunedMachine::new(&ctx.root, path(&function), session, scorer.as_mut(), &progress, plan.duration_ns);
         pciescope_bench::tune::run(&mut machine, task, &mut output)
     })();
     progress.clear();

@@ -8,6 +8,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use pciescope_core::Bdf;
 use rustix::fs::{FlockOperation, flock};
@@ -135,12 +136,18 @@ impl RestoreLog {
             return Err(Error::write(folder, "", io::Error::new(io::ErrorKind::PermissionDenied, why)));
         }
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let mut tries = 0..50;
         loop {
             let file = match options.open(&path) {
                 Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
                 other => other.map_err(|source| Error::write(&path, "", source))?,
             };
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                // A workload that was just being started holds it a moment longer than a killed program.
+                Err(rustix::io::Errno::WOULDBLOCK) if tries.next().is_some() => {
+                    std::thread::sleep(Duration::from_millis(10));
+                    continue;
+                }
                 Err(rustix::io::Errno::WOULDBLOCK) => {
                     let pid = parse(&file).map(|(owner, _)| owner.pid);
                     return Err(Error::TuneRuns(path, pid));

@@ -45,8 +45,7 @@ struct Knobs {
     find: fn(&Bench<'_>, &'static str) -> Option<Sought>,
 }
 
-const REGISTER: &str = "its bits are written back";
-const FILE: &str = "the file is written back";
+const WRITTEN: &str = "written back";
 
 const fn row(
     name: &'static str,
@@ -59,25 +58,25 @@ const fn row(
 }
 
 const ROWS: [Knobs; 19] = [
-    row("mrrs", "other devices may wait longer behind large reads", REGISTER, "pci=pcie_bus_", mrrs),
+    row("mrrs", "other devices may wait longer behind large reads", WRITTEN, "pci=pcie_bus_", mrrs),
     row("mps", "packets that the path does not take are lost", "-", "pci=pcie_bus_", mps),
-    row("relaxed-ordering", "none: less reordering", REGISTER, "", relaxed_ordering),
-    row("no-snoop", "none: more snooping", REGISTER, "", no_snoop),
-    row("ext-tags", "a path without 8-bit tags mixes answers up", REGISTER, "", ext_tags),
-    row("aspm-l0s", "more power, or a slow exit", FILE, "pcie_aspm", aspm),
-    row("aspm-l1", "more power, or a slow exit", FILE, "pcie_aspm", aspm),
-    row("aspm-l1.1", "more power, or a slow exit", FILE, "pcie_aspm", aspm),
-    row("aspm-l1.2", "more power, or a slow exit", FILE, "pcie_aspm", aspm),
-    row("pcipm-l1.1", "more power, or a slow exit", FILE, "pcie_aspm", aspm),
-    row("pcipm-l1.2", "more power, or a slow exit", FILE, "pcie_aspm", aspm),
-    row("irq-cpu", "irqbalance may move it back, which ends the experiment", FILE, "irqaffinity=", irq_cpu),
-    row("cpu", "none: of the workload alone", "it ends with the workload", "isolcpus=", cpu),
-    row("numa", "none: of the workload alone", "it ends with the workload", "", numa),
-    row("idle-latency", "more power and heat", "the file is closed, also by a kill", "", idle_latency),
-    row("governor", "more power and heat", FILE, "cpufreq.default_governor=", governor),
+    row("relaxed-ordering", "none: less reordering", WRITTEN, "", relaxed_ordering),
+    row("no-snoop", "none: more snooping", WRITTEN, "", no_snoop),
+    row("ext-tags", "a path without 8-bit tags mixes answers up", WRITTEN, "", ext_tags),
+    row("aspm-l0s", "more power, or a slow exit", WRITTEN, "pcie_aspm", aspm),
+    row("aspm-l1", "more power, or a slow exit", WRITTEN, "pcie_aspm", aspm),
+    row("aspm-l1.1", "more power, or a slow exit", WRITTEN, "pcie_aspm", aspm),
+    row("aspm-l1.2", "more power, or a slow exit", WRITTEN, "pcie_aspm", aspm),
+    row("pcipm-l1.1", "more power, or a slow exit", WRITTEN, "pcie_aspm", aspm),
+    row("pcipm-l1.2", "more power, or a slow exit", WRITTEN, "pcie_aspm", aspm),
+    row("irq-cpu", "irqbalance may move it back: then the experiment ends", WRITTEN, "irqaffinity=", irq_cpu),
+    row("cpu", "none: of the workload alone", "by its end", "isolcpus=", cpu),
+    row("numa", "none: of the workload alone", "by its end", "", numa),
+    row("idle-latency", "more power and heat", "by its end", "", idle_latency),
+    row("governor", "more power and heat", WRITTEN, "cpufreq.default_governor=", governor),
     row("iommu", "a device without its driver", "-", "iommu", iommu),
-    row("scheduler", "other users of the disk wait longer", FILE, "elevator=", scheduler),
-    row("nr_requests", "other users of the disk wait longer", FILE, "", nr_requests),
+    row("scheduler", "other users of the disk wait longer", WRITTEN, "elevator=", scheduler),
+    row("nr_requests", "other users of the disk wait longer", WRITTEN, "", nr_requests),
 ];
 
 /// The names of all knobs.
@@ -158,17 +157,17 @@ fn device_control(bench: &Bench<'_>, mask: u16, coding: Coding) -> Option<(Sough
     let express = Express::of(&bench.config);
     let refused = match &express {
         _ if bench.root.exists(pci::folder(bench.bdf).join("physfn")) => {
-            Some("a virtual function has that of its physical function".to_owned())
+            Some("it is that of the physical function".to_owned())
         }
-        _ if is_locked_down(bench.root) => Some("kernel lockdown (Secure Boot) forbids to write registers".to_owned()),
-        _ if pci::is_bridge(bench.function.class) => Some("it is a bridge, and all that lies behind it".to_owned()),
+        _ if is_locked_down(bench.root) => Some("kernel lockdown forbids to write registers".to_owned()),
+        _ if pci::is_bridge(bench.function.class) => Some("it is a bridge: all behind it would change".to_owned()),
         None => Some(bench.config.limit().unwrap_or_else(|| "it has no PCI Express capability".to_owned())),
         Some(_) => bench.config.silence().map(|why| format!("it does not answer: {why}")),
     };
     let at = express.as_ref().map_or(0, |express| express.at as u16 + 8);
     let control = express.map_or(0, |express| express.device_control());
     let places = if at > 0 { vec![SettingPlace::Register { bdf: bench.bdf, at, mask }] } else { Vec::new() };
-    let permanent = format!("setpci -s {} CAP_EXP+8.w=RAW:{mask:04x}   (at each boot)", bench.bdf);
+    let permanent = format!("setpci -s {} CAP_EXP+8.w=RAW:{mask:04x}", bench.bdf);
     Some((Sought { places, coding: Some(coding), refused, permanent, ..Sought::default() }, control))
 }
 
@@ -193,9 +192,12 @@ fn mrrs(bench: &Bench<'_>, _: &str) -> Option<Sought> {
     };
     let sizes = (0..6).map(|code| 128u16 << code).filter(|bytes| *bytes <= most);
     sought.tries = sizes.map(|bytes| bytes.to_string()).collect();
-    let why = if is_capped { ": its root port's quirk allows no more" } else { ": ports above send larger packets" };
-    let note = if most < 4096 { why } else { "" };
-    sought.range = Some(format!("{}{note}", sought.tries.join(", ")));
+    let why = match (is_capped, is_bound) {
+        (true, _) => " (quirk of the root port)",
+        (_, true) => " (as its payload)",
+        _ => "",
+    };
+    sought.range = Some(format!("128 to {most}{why}"));
     sought.domain = Some(Domain::OneOf(sought.tries.clone()));
     Some(sought)
 }
@@ -204,7 +206,7 @@ fn mps(bench: &Bench<'_>, _: &str) -> Option<Sought> {
     let (mut sought, _) = device_control(bench, 0x00e0, Coding::Size(0x20))?;
     let most = Express::of(&bench.config).and_then(|express| express.payload_most()).unwrap_or(128);
     sought.range = Some(format!("128 to {most}"));
-    sought.refused = Some("all functions of the whole path have to agree, with their drivers off".to_owned());
+    sought.refused = Some("the whole path has to agree, drivers off".to_owned());
     Some(sought)
 }
 
@@ -212,9 +214,7 @@ fn mps(bench: &Bench<'_>, _: &str) -> Option<Sought> {
 fn taken_away(bench: &Bench<'_>, mask: u16) -> Option<Sought> {
     let (mut sought, control) = device_control(bench, mask, Coding::Bits(mask))?;
     if control & mask == 0 {
-        sought
-            .refused
-            .get_or_insert("it is off, and is only taken away: on, data may be seen before it is whole".into());
+        sought.refused.get_or_insert("it is off: it is only taken away, and given back".into());
     }
     (sought.domain, sought.tries) = (Some(Domain::OneOf(strings(&["on", "off"]))), strings(&["off"]));
     Some(sought)
@@ -232,10 +232,10 @@ fn ext_tags(bench: &Bench<'_>, _: &str) -> Option<Sought> {
     const EXTENDED_TAGS: u16 = 0x0100;
     let (mut sought, control) = device_control(bench, EXTENDED_TAGS, Coding::Bits(EXTENDED_TAGS))?;
     if let Some(driver) = &bench.function.driver {
-        sought.refused.get_or_insert(format!("it changes only with the driver off, and {driver} has it"));
+        sought.refused.get_or_insert(format!("it needs the driver ({driver}) off"));
     } else if control & EXTENDED_TAGS == 0 {
         // Who answers has to take 8-bit tags too, which no register of the function tells.
-        sought.refused.get_or_insert("it is off, and whether the whole path takes 8-bit tags is not known".to_owned());
+        sought.refused.get_or_insert("it is off, and the path may not take 8-bit tags".to_owned());
     }
     sought.domain = Some(Domain::OneOf(strings(&["on", "off"])));
     Some(sought)
@@ -370,7 +370,7 @@ fn iommu(bench: &Bench<'_>, _: &str) -> Option<Sought> {
     bench.root.exists(&file).then(|| Sought {
         places: vec![SettingPlace::File(file.into())],
         range: Some("DMA, DMA-FQ, identity".to_owned()),
-        refused: Some("it changes only with the drivers of the whole group off, which tune does not do yet".to_owned()),
+        refused: Some("it needs the drivers of the whole group off".to_owned()),
         ..Sought::default()
     })
 }

@@ -163,6 +163,7 @@ fn knob_columns(knobs: &[Knob]) -> Columns {
         ("Knob", 16, Left, &|knob| knob.name.clone()),
         ("Now", 8, Left, &|knob| knob.value.as_deref().map_or("-".to_owned(), clean)),
         ("Values", 12, Left, &|knob| clean(&knob.range)),
+        ("Put back", 8, Left, &|knob| knob.put_back.clone()),
         ("Set by", 8, Left, &|knob| clean(&knob.set_by)),
     ])
 }
@@ -171,8 +172,8 @@ fn risk_columns(knobs: &[Knob]) -> Columns {
     Rows::of(knobs).columns(&[
         ("Knob", 16, Left, &|knob| knob.name.clone()),
         ("Risk, or why it is not changed", 8, Left, &|knob| {
-            let shared = knob.shared.as_ref().map(|what| format!("; with --shared alone: it also changes {what}"));
-            let risk = || format!("{}; {}{}", knob.risk, knob.put_back, shared.unwrap_or_default());
+            let shared = knob.shared.as_ref().map(|what| format!("; also of {what} (--shared)"));
+            let risk = || format!("{}{}", knob.risk, shared.unwrap_or_default());
             clean(&knob.refused.as_ref().map_or_else(risk, |why| format!("not changed: {why}")))
         }),
     ])
