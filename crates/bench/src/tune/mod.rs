@@ -415,6 +415,3 @@ fn difference(sequence: &Sequence, alpha: f64) -> Option<Difference> {
     let percent = |log: f64| log.exp_m1() * 100.0;
     Some(Difference { percent: percent(sequence.mean), low_percent: percent(low), high_percent: percent(high) })
 }
-
-#[cfg(test)]
-mod tests;

@@ -208,27 +208,3 @@ impl Scorer for Law {
         self.blocks * 100_000_000
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_number_of_a_workload_is_the_only_one_or_the_one_at_its_place() {
-        let json = "fio: a note\n{\"jobs\": [{\"read\": {\"iops\": 12.5, \"name\": \"x\"}}]}\n";
-        for (text, name, found) in [
-            ("rate 17.5 MB/s\n", "rate", Some(17.5)),
-            ("17\n", "x", Some(17.0)),
-            ("", "x", None),
-            ("done\n", "x", None),
-            ("1 2\n", "x", None),
-            (json, "jobs.0.read.iops", Some(12.5)),
-            (&json[12..], "jobs.0.read.iops", Some(12.5)),
-            (json, "jobs.1.read.iops", None),
-            (json, "jobs.0.read.name", None),
-            ("{\"a\": ", "a", None),
-        ] {
-            assert_eq!(number(text, name).ok(), found, "{text:?} {name}");
-        }
-    }
-}

@@ -14,7 +14,7 @@ use clap::{Arg, Command};
 use pciescope_catalogue::{Catalogue, Group};
 use pciescope_hw::doctor::CHECKS;
 use pciescope_hw::probe::open::Kind;
-use pciescope_hw::tune::NAMES;
+use pciescope_hw::tune;
 use pciescope_hw::{Root, nodes};
 
 use super::stat::PMUS;
@@ -142,7 +142,9 @@ fn values(root: &Root, command: &Command, arg: &Arg, before: &str, typed: &str) 
         ("only" | "skip" | "silence", _) => {
             CHECKS.iter().map(|check| (check.name.to_owned(), check.looks_at.to_owned())).collect()
         }
-        ("tries", _) if first.is_empty() => ["all"].into_iter().chain(NAMES).map(|name| offer(name, None)).collect(),
+        ("tries", _) if first.is_empty() => {
+            ["all"].into_iter().chain(tune::names()).map(|name| offer(name, None)).collect()
+        }
         ("metric", _) => metrics(root),
         ("kernels", _) => pciescope_bench::convert::all(1).iter().map(|one| offer(one.name(), None)).collect(),
         (_, "BACKEND") => {

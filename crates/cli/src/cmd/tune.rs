@@ -14,7 +14,7 @@ use pciescope_core::tune::{Goal, TEST, Try, Tune, Verdict};
 use pciescope_core::{Bdf, Environment, Function, Identity, MmioPlan, Plan, Record, TunePlan};
 use pciescope_hw::probe::open::{Backend, Need};
 use pciescope_hw::tune::restore;
-use pciescope_hw::tune::{FoundKnob, NAMES, TuneSession, fake, knobs, path};
+use pciescope_hw::tune::{FoundKnob, TuneSession, fake, knobs, names, path};
 use pciescope_hw::{environment, pci};
 
 use super::device::{AccessArgs, CpuChoice, Device, Reached, settle};
@@ -28,16 +28,16 @@ use crate::values::{self, FunctionName, Percent, Time, some_time};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sudo pciescope tune nvme0n1                          what can be set, and what not
+  sudo pciescope tune nvme0n1                     what can be set, and what not
   sudo pciescope tune nvme0n1 --try mrrs=512,4096 --score jobs.0.read.iops:max \\
       -- fio --output-format=json job.fio
-  sudo pciescope tune 3b:00.0 --try all --bind         by the latency of reads
+  sudo pciescope tune 3b:00.0 --try all --bind    by the latency of reads
   sudo pciescope tune eth0 --try irq-cpu=2,8 --score rate:max -- ./rate.sh
-  pciescope tune nvme0n1 --backend fake --try all      a synthetic machine
+  pciescope tune nvme0n1 --backend fake --try all a synthetic machine
 
-Each setting is measured against the present one, in blocks whose order is drawn,
-until the answer is certain or the time is over. Everything is put back, also
-after a kill: the next `tune` and `unbind --restore` do it. Nothing is made
+Each setting is measured against the present one, in blocks whose order is
+drawn, until the answer is certain or the time is over. Everything is put back,
+also after a kill: the next `tune` and `unbind --restore` do it. Nothing is made
 permanent; the answer says how you do that. docs/tune.md has the method.
 
 Exit codes: 0 if every setting is decided; 1 if one is harmful, or something was
@@ -100,8 +100,8 @@ pub struct Args {
 
 fn tried(text: &str) -> Result<Try, String> {
     let (knob, values) = text.split_once('=').map_or((text, ""), |(knob, values)| (knob, values));
-    if knob != ALL && !NAMES.contains(&knob) {
-        return Err(format!("{knob:?} is no knob; the knobs are all, {}", NAMES.join(", ")));
+    if knob != ALL && names().all(|name| name != knob) {
+        return Err(format!("{knob:?} is no knob; the knobs are all, {}", names().collect::<Vec<_>>().join(", ")));
     }
     let values: Vec<String> = values.split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect();
     match text.contains('=') && (values.is_empty() || knob == ALL) {

@@ -14,12 +14,12 @@ use pciescope_core::{Bdf, CpuList, Function};
 
 use self::place::{SettingPlace, hex};
 pub use self::session::TuneSession;
-pub use self::table::{NAMES, knobs};
+pub use self::table::{knobs, names};
 use crate::Root;
 use crate::inventory::{CORRECTABLE, FATAL, NONFATAL, error_counts};
 
 /// How a value stands in its place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Coding {
     /// Bytes, as 128 times two to the power of the field whose lowest bit this is.
     Size(u16),
@@ -28,6 +28,7 @@ enum Coding {
     /// `on` or `off`, as 1 or 0.
     Digit,
     /// As it is typed.
+    #[default]
     Text,
 }
 
@@ -42,8 +43,14 @@ enum Domain {
     Within(u64, u64),
 }
 
+impl Default for Domain {
+    fn default() -> Self {
+        Domain::OneOf(Vec::new())
+    }
+}
+
 /// A knob that was found on this machine.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct FoundKnob {
     /// What is said of it.
     pub knob: Knob,
