@@ -61,7 +61,7 @@ impl Simulated {
             .map(|knob| Candidate { wanted: vec![(knob, "x".to_owned())], settings: Vec::new(), group: knob })
             .collect();
         let plan = TunePlan {
-            function: "0000:01:00.0".parse().unwrap(),
+            function: "0000:01:00.0".parse().expect("an address"),
             tries: Vec::new(),
             figure: "rate".to_owned(),
             goal: Goal::Max,
@@ -81,9 +81,9 @@ impl Simulated {
             candidates,
         };
         let mut records = Vec::new();
-        let (record, _) = run(&mut self, task, &mut records).unwrap();
+        let (record, _) = run(&mut self, task, &mut records).expect("a sink that takes all");
         assert!(records.len() == 2 && record.error.is_none(), "{:?}", record.error);
-        let tune = record.tune.unwrap();
+        let tune = record.tune.expect("what it found");
         (tune.effects, tune.best)
     }
 }
@@ -102,7 +102,7 @@ impl Subject for Simulated {
             return Err("it hangs".to_owned());
         }
         self.errors += u64::from(self.errors_of.is_some_and(|knob| self.set.contains(&knob)));
-        self.is_other_mode ^= self.random.next() < self.modes.1;
+        self.is_other_mode ^= self.random.uniform() < self.modes.1;
         let is_acting = !self.is_late || self.uses > 1;
         let effect: f64 = self.set.iter().map(|knob| self.effects[*knob]).sum();
         let log = if is_acting { effect } else { 0.0 }
@@ -273,7 +273,7 @@ fn the_mean_leaves_it_in_at_most_so_many_sequences_at_any_moment() {
             let mut sequence = Sequence::default();
             left += usize::from((0..150).any(|_| {
                 let mut one = random.normal();
-                if heavy && random.next() < 0.05 {
+                if heavy && random.uniform() < 0.05 {
                     one *= 20.0;
                 }
                 sequence.push(one);

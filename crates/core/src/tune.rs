@@ -1,5 +1,7 @@
 //! What `tune` found: the knobs of a device and its machine, and what each setting did to a figure. docs/tune.md has the method.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -92,16 +94,6 @@ pub struct Difference {
     pub high_percent: f64,
 }
 
-/// What a figure beside the one that decides did.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Price {
-    /// The figure, such as `p99`.
-    pub name: String,
-    /// Its change; its interval is not corrected for the number of settings.
-    #[serde(flatten)]
-    pub change: Difference,
-}
-
 /// What one setting did, or several together.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -120,9 +112,9 @@ pub struct Effect {
     pub errors: u64,
     /// Why it is harmful or was refused, or what is doubtful.
     pub why: Option<String>,
-    /// What other figures did meanwhile.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub prices: Vec<Price>,
+    /// What other figures did meanwhile, such as `p99`; their intervals are not corrected for the number of settings.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub prices: BTreeMap<String, Difference>,
 }
 
 /// The knobs and the effects of what was tried.

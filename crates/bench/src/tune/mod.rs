@@ -6,7 +6,7 @@ mod sequence;
 use std::collections::BTreeMap;
 
 use pciescope_core::record::{Failure, Interval, Method, Metric};
-use pciescope_core::tune::{Difference, Effect, Goal, Knob, Price, Setting, TEST, Tune, Verdict};
+use pciescope_core::tune::{Difference, Effect, Goal, Knob, Setting, TEST, Tune, Verdict};
 use pciescope_core::{Environment, Function, Identity, Plan, Record, Sink, TunePlan};
 use pciescope_hw::probe::fake::mix;
 
@@ -143,14 +143,14 @@ impl Random {
         Random(mix(seed))
     }
     /// From 0 to below 1.
-    pub fn next(&mut self) -> f64 {
+    pub fn uniform(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(1);
         (mix(self.0) >> 11) as f64 / (1u64 << 53) as f64
     }
     /// Of the normal distribution with mean 0 and standard deviation 1, by Box and Muller.
     pub fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.next()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.next()).cos()
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 }
 
@@ -163,7 +163,7 @@ const MOST_FAILED_WITH: u64 = 2;
 struct Arm {
     candidate: Candidate,
     sequence: Sequence,
-    prices: Vec<(&'static str, Sequence)>,
+    prices: BTreeMap<&'static str, Sequence>,
     failed: u64,
     errors: u64,
     verdict: Option<Verdict>,
@@ -173,7 +173,7 @@ struct Arm {
 impl Arm {
     fn new(candidate: Candidate) -> Arm {
         let sequence = Sequence::default();
-        Arm { candidate, sequence, prices: Vec::new(), failed: 0, errors: 0, verdict: None, why: None }
+        Arm { candidate, sequence, prices: BTreeMap::new(), failed: 0, errors: 0, verdict: None, why: None }
     }
 }
 
@@ -250,7 +250,7 @@ impl<'e> TuneExperiment<'e> {
                 if !self.has_time(until_ns) {
                     return self.stopped();
                 }
-                let place = (self.random.next() * open.len() as f64) as usize;
+                let place = (self.random.uniform() * open.len() as f64) as usize;
                 let number = open.swap_remove(place);
                 let mut arm = std::mem::replace(&mut self.arms[number], Arm::new(Candidate::default()));
                 let ended = self.compare(&mut arm);
@@ -275,7 +275,7 @@ impl<'e> TuneExperiment<'e> {
     /// that is a straight line cancels, and without an effect the sign of the difference is the coin's.
     fn compare(&mut self, arm: &mut Arm) -> Result<(), Failure> {
         let begun = self.subject.now_ns();
-        let first = self.random.next() < 0.5;
+        let first = self.random.uniform() < 0.5;
         let mut sums: BTreeMap<&'static str, f64> = BTreeMap::new();
         let mut log = 0.0;
         for (place, with) in [first, first, !first, !first, first].into_iter().enumerate() {
@@ -291,14 +291,7 @@ impl<'e> TuneExperiment<'e> {
         self.last_ns = self.subject.now_ns() - begun;
         arm.sequence.push(log);
         for (name, log) in sums.into_iter().filter(|(_, log)| log.is_finite()) {
-            match arm.prices.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, sequence)) => sequence.push(log),
-                None => {
-                    let mut sequence = Sequence::default();
-                    sequence.push(log);
-                    arm.prices.push((name, sequence));
-                }
-            }
+            arm.prices.entry(name).or_default().push(log);
         }
         arm.verdict = self.judged(arm, false);
         Ok(())
@@ -397,12 +390,8 @@ impl<'e> TuneExperiment<'e> {
                 let doubt = || format!("{} blocks gave no figure in the present state", self.own_failed);
                 (self.own_failed > 0).then(doubt)
             }),
-            prices: arm
-                .prices
-                .iter()
-                .filter_map(|(name, sequence)| {
-                    Some(Price { name: (*name).to_owned(), change: difference(sequence, ALPHA)? })
-                })
+            prices: (arm.prices.iter())
+                .filter_map(|(name, sequence)| Some(((*name).to_owned(), difference(sequence, ALPHA)?)))
                 .collect(),
         };
         (self.arms.iter().map(effect).collect(), self.best.as_ref().map(effect))

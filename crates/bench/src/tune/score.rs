@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{Read, Seek};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -121,6 +122,7 @@ const TICK: Duration = Duration::from_millis(5);
 impl Scorer for Workload {
     fn score(&mut self, cpus: Option<&CpuList>, watch: &dyn Watch) -> Result<BlockFigures, String> {
         let (program, arguments) = self.command.split_first().ok_or("no workload")?;
+        let program = Path::new(program);
         let fail = |error: std::io::Error| format!("{}: {error}", program.display());
         // Files, not pipes: output of any length never stops it.
         let (mut stdout, mut stderr) = (tempfile::tempfile().map_err(fail)?, tempfile::tempfile().map_err(fail)?);

@@ -150,12 +150,19 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
     let folder = restore::folder(&ctx.root, args.state_dir.as_deref());
     // What an earlier experiment left makes all figures those of another machine.
-    let mut is_left = put_back(ctx, &folder)?;
+    let is_shown = args.tries.is_empty() || args.dry_run;
+    let mut is_left = match put_back(ctx, &folder) {
+        Err(error) if is_shown => {
+            ctx.note(&format!("whether something is to be put back is not known: {error:#}"));
+            false
+        }
+        other => other?,
+    };
     let mut function = pci::function(&ctx.root, bdf)?;
     let found = knobs(&ctx.root, bdf, &function);
     let choice = choose_settings(ctx, &args, &found)?;
     let plan = plan(&args, bdf, choice.tries.clone());
-    if args.tries.is_empty() || args.dry_run {
+    if is_shown {
         return show(ctx, &args, (function, environment::read(&ctx.root)), plan, &found, &choice);
     }
     if choice.candidates.is_empty() {

@@ -97,7 +97,11 @@ impl Tree {
         fn walk(at: &Path, all: &mut Vec<(PathBuf, Vec<u8>)>) {
             for name in names(at) {
                 let path = at.join(name);
-                if path.is_dir() { walk(&path, all) } else { all.push((path.clone(), fs::read(&path).unwrap())) }
+                if path.is_dir() {
+                    walk(&path, all)
+                } else {
+                    all.push((path.clone(), fs::read(&path).unwrap().trim_ascii_end().to_vec()))
+                }
             }
         }
         let mut all = Vec::new();
@@ -237,6 +241,29 @@ fn a_register_is_written_by_its_own_bits_alone() {
         tree.script("[ $m = 5 ] && printf '\\271' | dd of=$config bs=1 seek=72 conv=notrunc 2>/dev/null\necho 100");
     tree.run(&format!("tune {BDF} --try mrrs=4096 --score rate:max -q -- {script}")).expect_code(0);
     assert_eq!(tree.control(), FOUND & 0xff00 | 0o271);
+}
+
+#[test]
+fn what_the_kernel_takes_along_comes_back_with_it() {
+    let tree = Tree::new("tune-along");
+    let link = tree.root.join(format!("sys/bus/pci/devices/{BDF}/link"));
+    // Without L1 there is no substate of it; with it only who puts it back has one.
+    let kernel = "read l1 <$link/l1_aspm; read sub <$link/l1_1_aspm; [ $l1 = 0 ] && echo 0 >$link/l1_1_aspm\n";
+    let script = format!("link={}\n{kernel}[ $l1 = 1 ] && [ $sub = 0 ] && exit 1\necho 100", link.display());
+    let script = tree.script(&script);
+    let before = tree.all();
+    let line = format!("tune {BDF} --try aspm-l1 --score x:max -j -- {script}");
+    let records = tree.run(&line).expect_code(0).records();
+    assert_eq!(verdicts(tune(&records)), [("aspm-l1=off".into(), Verdict::NoDifference)]);
+    assert_eq!(tree.all(), before);
+    let killing = script.replace("workload.sh", "kill.sh");
+    fs::write(tree.root.join("kill.sh"), fs::read_to_string(&script).unwrap() + "\n[ $l1 = 0 ] && kill -9 $PPID\n")
+        .unwrap();
+    fs::set_permissions(&killing, PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(tree.run(&format!("tune {BDF} --try aspm-l1 --score x:max -- {killing}")).code, -1);
+    assert_eq!(fs::read_to_string(link.join("l1_1_aspm")).unwrap().trim(), "0");
+    tree.run("unbind --restore").expect_code(0);
+    assert_eq!(tree.all(), before);
 }
 
 #[test]

@@ -40,7 +40,7 @@ impl SettingPlace {
     pub fn read(&self, root: &Root) -> Result<String, Error> {
         match self {
             SettingPlace::Register { bdf, at, mask } => Ok(hex(word(root, *bdf, *at)? & mask)),
-            SettingPlace::File(path) => Ok(chosen(&root.read(path)?).to_owned()),
+            SettingPlace::File(path) => Ok(chosen(root.read(path)?.lines().next().unwrap_or_default()).to_owned()),
             SettingPlace::Held(path) => {
                 let path = root.path(path);
                 let bytes = std::fs::read(&path).map_err(|source| Error::Read { path, source })?;
@@ -67,10 +67,13 @@ impl SettingPlace {
             }
             SettingPlace::File(path) => {
                 let path = root.path(path);
-                // A link in sysfs leads to the kernel's own files; nothing is created.
-                let file = OpenOptions::new().write(true).truncate(true).open(&path);
-                file.and_then(|mut file| file.write_all(raw.as_bytes()))
-                    .map_err(|source| Error::write(&path, raw, source))?;
+                let put = OpenOptions::new().write(true).open(&path).and_then(|mut file| {
+                    // In one piece, so that a kill leaves the one or the other. Files of a recorded machine keep what was behind.
+                    let text = format!("{raw}\n");
+                    file.write_all(text.as_bytes())?;
+                    if root.is_live() { Ok(()) } else { file.set_len(text.len() as u64) }
+                });
+                put.map_err(|source| Error::write(&path, raw, source))?;
             }
             SettingPlace::Held(_) | SettingPlace::Workload => return Ok(()),
         }

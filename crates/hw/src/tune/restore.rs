@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pciescope_core::Bdf;
-use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::place::SettingPlace;
+use crate::bind::state::open_locked;
 use crate::config::Config;
 use crate::{Error, Root, express, pci};
 
@@ -135,34 +135,17 @@ impl RestoreLog {
         if let Some(why) = refusal(folder) {
             return Err(Error::write(folder, "", io::Error::new(io::ErrorKind::PermissionDenied, why)));
         }
-        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let mut tries = 0..50;
-        loop {
-            let file = match options.open(&path) {
+        // A workload that was just being started holds the lock a moment longer than a killed program.
+        for _ in 0..50 {
+            match open_locked(&path, options) {
                 Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
-                other => other.map_err(|source| Error::write(&path, "", source))?,
-            };
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                // A workload that was just being started holds it a moment longer than a killed program.
-                Err(rustix::io::Errno::WOULDBLOCK) if tries.next().is_some() => {
-                    std::thread::sleep(Duration::from_millis(10));
-                    continue;
-                }
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let pid = parse(&file).map(|(owner, _)| owner.pid);
-                    return Err(Error::TuneRuns(path, pid));
-                }
-                other => other.map_err(|errno| Error::write(&path, "", errno.into()))?,
-            }
-            // Whoever held the lock before may have deleted the file: then ours is one that nobody sees.
-            let is_same = match (file.metadata(), path.symlink_metadata()) {
-                (Ok(ours), Ok(there)) => ours.ino() == there.ino() && ours.dev() == there.dev(),
-                _ => false,
-            };
-            if is_same {
-                return Ok(Some(RestoreLog { file, path, entries: Vec::new() }));
+                Err(source) => return Err(Error::write(&path, "", source)),
+                Ok(Ok(file)) => return Ok(Some(RestoreLog { file, path, entries: Vec::new() })),
+                Ok(Err(_)) => std::thread::sleep(Duration::from_millis(10)),
             }
         }
+        let pid = File::open(&path).ok().and_then(|file| Some(parse(&file)?.0.pid));
+        Err(Error::TuneRuns(path, pid))
     }
 
     /// Notes a change that is about to be made, once.

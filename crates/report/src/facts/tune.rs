@@ -133,10 +133,6 @@ fn effect_columns(tune: &Tune) -> (Columns, Columns) {
     let count = |count: u64| if count == 0 { "-".to_owned() } else { thousands(count) };
     let knob = |row: &(&Effect, bool)| if row.1 { "together".to_owned() } else { joined(row.0, |one| &one.knob) };
     let value = |row: &(&Effect, bool)| if row.1 { what(row.0) } else { joined(row.0, |one| &one.value) };
-    let price = |effect: &Effect, name: &str| {
-        let price = effect.prices.iter().find(|price| price.name == name);
-        price.map_or("-".to_owned(), |price| change(Some(price.change)))
-    };
     let effects = Rows::of(rows.clone()).columns(&[
         ("Knob", 12, Left, &knob),
         ("Set to", 6, Left, &value),
@@ -151,7 +147,7 @@ fn effect_columns(tune: &Tune) -> (Columns, Columns) {
             true => "-".to_owned(),
             false => joined(effect, |one| &one.present),
         }),
-        ("p99", 20, Left, &|(effect, _)| price(effect, "p99")),
+        ("p99", 20, Left, &|(effect, _)| change(effect.prices.get("p99").copied())),
         ("Failed", 6, Right, &|(effect, _)| count(effect.blocks_failed)),
         ("AER", 3, Right, &|(effect, _)| count(effect.errors)),
     ]);
