@@ -208,6 +208,9 @@ fn hard_machines_have_right_answers_or_none() {
 fn small_effects_are_no_difference_or_undecided_and_never_the_other_way() {
     let (_, wrong, _) = many(RUNS / 4, &[0.5, -0.5], |_| {});
     assert!(wrong <= MOST_WRONG / 2, "{wrong}");
+    // A mean of little is no proof of little while the noise is large.
+    let (_, wrong, _) = many(RUNS / 4, &[1.5, -1.5], |machine| machine.noise = 0.03);
+    assert!(wrong <= MOST_WRONG / 2, "{wrong}");
 }
 
 #[test]
