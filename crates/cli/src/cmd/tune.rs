@@ -29,8 +29,7 @@ use crate::values::{self, FunctionName, Percent, Time, some_time};
 #[command(after_help = "\
 Examples:
   sudo pciescope tune nvme0n1                     what can be set, and what not
-  sudo pciescope tune nvme0n1 --try mrrs=512,4096 --score jobs.0.read.iops:max \\
-      -- fio --output-format=json job.fio
+  sudo pciescope tune nvme0n1 --try mrrs=512,4096 --score iops:max -- ./iops.sh
   sudo pciescope tune 3b:00.0 --try all --bind    by the latency of reads
   sudo pciescope tune eth0 --try irq-cpu=2,8 --score rate:max -- ./rate.sh
   pciescope tune nvme0n1 --backend fake --try all a synthetic machine
