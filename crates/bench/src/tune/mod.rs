@@ -375,6 +375,8 @@ impl<'e> TuneExperiment<'e> {
                 best.settings.extend(arm.candidate.settings.iter().cloned());
             }
         }
+        // In the order of the table: a scheduler sets the queue's length anew, so that comes after it.
+        best.wanted.sort();
         (!best.wanted.is_empty()).then(|| Arm::new(best))
     }
 

@@ -410,6 +410,23 @@ fn what_does_harm_is_put_back_at_once() {
 }
 
 #[test]
+fn a_knob_that_cannot_be_read_keeps_no_other_from_being_tried() {
+    let tree = Tree::new("tune-unread");
+    tree.set_control(0xffff);
+    let affinity = tree.root.join("proc/irq/40/smp_affinity_list");
+    let script = tree.script(&format!("grep -qx 1 {} && echo 110 || echo 100", affinity.display()));
+    let records =
+        tree.run(&format!("tune {BDF} --try irq-cpu=1 --score x:max -j -- {script}")).expect_code(0).records();
+    assert_eq!(verdicts(tune(&records)), [("irq-cpu=1".into(), Verdict::Helps)]);
+    let refused = tree.run(&format!("tune {BDF} --try mrrs=4096 --score x:max -- {script}")).expect_code(2);
+    assert!(
+        refused.stderr.contains("mrrs: it does not answer") || refused.stderr.contains("all-ones"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
 fn a_workload_that_never_gives_a_figure_ends_the_experiment() {
     let tree = Tree::new("tune-fails");
     let script = tree.script("echo no figure; exit 0");

@@ -31,26 +31,14 @@ impl TuneSession {
     /// Begins: the file of what is to be put back is there, and locked.
     ///
     /// # Errors
-    /// As for [`RestoreLog::create`]; a knob that cannot be read.
+    /// As for [`RestoreLog::create`] and [`Owner::now`].
     pub fn begin(root: &Root, bdf: Bdf, folder: &Path, knobs: Vec<FoundKnob>) -> Result<TuneSession, Error> {
         let owner = Owner::now(root, bdf)?;
-        let all = |knob: &FoundKnob| -> Result<Vec<String>, Error> {
-            let held = |place: &SettingPlace| match place {
-                SettingPlace::Held(_) => Ok(String::new()),
-                place => place.read(root),
-            };
-            let places = knob.places.iter().map(held);
-            // What cannot be read is not put back either: it does not change along then.
-            places.chain(knob.along.iter().map(|place| Ok(place.read(root).unwrap_or_default()))).collect()
-        };
-        let former = knobs.iter().map(all).collect::<Result<_, _>>()?;
+        // What cannot be read is not set either, and does not change along.
+        let read = |place: &SettingPlace| place.read(root).unwrap_or_default();
+        let former = knobs.iter().map(|knob| knob.places.iter().chain(&knob.along).map(read).collect()).collect();
         let log = Some(RestoreLog::create(folder, &owner)?);
         Ok(TuneSession { root: root.clone(), owner, knobs, former, set: Vec::new(), log, held: None })
-    }
-
-    /// The knobs.
-    pub fn knobs(&self) -> &[FoundKnob] {
-        &self.knobs
     }
 
     /// The CPUs of the workload that are set now; `None` for those that it has anyway.
@@ -124,7 +112,8 @@ impl TuneSession {
                 former: former.to_owned(),
                 written,
             };
-            for (along, former) in found.along.iter().zip(&self.former[knob][found.places.len()..]) {
+            let along = found.along.iter().zip(&self.former[knob][found.places.len()..]);
+            for (along, former) in along.filter(|(_, former)| !former.is_empty()) {
                 log.note(entry(along, former, None))?;
             }
             log.note(entry(place, former, Some(raw.clone())))?;
@@ -150,7 +139,7 @@ impl TuneSession {
             }
         }
         for (place, former) in found.along.iter().zip(former.skip(found.places.len())) {
-            if place.read(&self.root).is_ok_and(|now| now != *former) {
+            if !former.is_empty() && place.read(&self.root).is_ok_and(|now| now != *former) {
                 place.write(&self.root, former)?;
             }
         }
