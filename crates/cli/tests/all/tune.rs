@@ -88,6 +88,8 @@ impl Tree {
 
     fn run(&self, line: &str) -> Ended {
         let root = self.root.display().to_string();
+        // A machine that is busy takes longer for each block, and decides all the same.
+        let line = line.replace(" --score ", " --duration 20min --score ");
         let words = ["--root", &root].into_iter().chain(line.split_whitespace()).collect::<Vec<_>>();
         pciescope(&words)
     }
