@@ -28,6 +28,7 @@ pub mod run;
 mod schedule;
 pub mod soak;
 mod totals;
+pub mod tune;
 pub mod verify;
 pub mod watch;
 pub mod why;

@@ -70,6 +70,8 @@ pub enum Verb {
     Watch(cmd::watch::Args),
     /// Bound the bit error ratio of a link, from the errors that its ends count
     Soak(cmd::soak::Args),
+    /// Measure which setting of a device or the machine helps, and put everything back
+    Tune(cmd::tune::Args),
     /// Find what harms performance or a measurement, and what to do about it
     Doctor(cmd::doctor::Args),
     /// Say whether two runs differ, and by how much; fail if a limit is exceeded

@@ -88,6 +88,7 @@ fn run(verb: Verb, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Verb::Serve(args) => cmd::serve::run(args, ctx),
         Verb::Watch(args) => cmd::watch::run(args, ctx),
         Verb::Soak(args) => cmd::soak::run(args, ctx),
+        Verb::Tune(args) => cmd::tune::run(args, ctx),
         Verb::Doctor(args) => cmd::doctor::run(args, ctx),
         Verb::Compare(args) => cmd::compare::run(args, ctx),
         Verb::Completions(args) => cmd::completions::run(&args),

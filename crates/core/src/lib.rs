@@ -35,6 +35,7 @@ pub mod soak;
 pub mod text;
 pub mod topology;
 pub mod traffic;
+pub mod tune;
 pub mod warning;
 pub mod why;
 
@@ -56,6 +57,7 @@ pub use recording::Recording;
 pub use sink::Sink;
 pub use soak::Soak;
 pub use topology::{Bar, Cpu, Device, DeviceErrors, Function, Link, LinkState, Location, PathLink, WatchedLink};
+pub use tune::{Tune, TunePlan};
 pub use why::{Why, WhyPlan};
 
 /// What there is of the two; where there are both, what `join` makes of them.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use crate::{Bdf, ConvertPlan, CpuList, ReadoutPlan, WhyPlan};
+use crate::{Bdf, ConvertPlan, CpuList, ReadoutPlan, TunePlan, WhyPlan};
 
 crate::named! {
     /// The three register tests. They measure different things and are never mixed.
@@ -58,6 +58,8 @@ pub enum Plan {
     Watch(WatchPlan),
     /// A bound on the errors of a link.
     Soak(SoakPlan),
+    /// Settings against the present ones.
+    Tune(TunePlan),
 }
 
 /// A watch over links.

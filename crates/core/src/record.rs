@@ -10,7 +10,7 @@ use serde_with::skip_serializing_none;
 use crate::readout::is_zero;
 use crate::{
     Bdf, Change, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpot, Kernel, Plan, Recording, Soak,
-    Stream, Why,
+    Stream, Tune, Why,
 };
 
 /// The version of the record's schema; a reader refuses any other. The next one is 3: versions before the first release
@@ -63,6 +63,8 @@ pub struct Record {
     pub change: Option<Change>,
     /// How errors of a link were looked for, of the record of `soak`.
     pub soak: Option<Box<Soak>>,
+    /// Knobs and what their settings did, of the record of `tune`.
+    pub tune: Option<Box<Tune>>,
     /// Why the slowest samples were slow (`latency --why`).
     pub why: Option<Box<Why>>,
     /// The machine; in the first record of a run.

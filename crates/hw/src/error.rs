@@ -158,6 +158,21 @@ pub enum Error {
     /// Another process, whose number may be known, works with a function.
     #[error("{0}: another pciescope{who} works with it", who = .1.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
     Held(Bdf, Option<u32>),
+    /// Another experiment of `tune` runs on this machine; its process may be known.
+    #[error("{}: another pciescope tune{who} runs on this machine", .0.display(), who = .1.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
+    TuneRuns(PathBuf, Option<u32>),
+    /// Somebody else has changed a knob during an experiment.
+    #[error("{bdf}: somebody else has changed {knob} from {expected} to {now} meanwhile; it is left so")]
+    Meanwhile {
+        /// The function.
+        bdf: Bdf,
+        /// The knob.
+        knob: String,
+        /// What it was set to.
+        expected: String,
+        /// What it is set to.
+        now: String,
+    },
     /// The kernel took the request, but the function is not with the driver.
     #[error("{bdf}: the driver {driver} did not take it; it has {}", now.as_deref().unwrap_or("no driver"))]
     NotTaken {
@@ -281,7 +296,10 @@ impl Error {
             Error::NotBound { .. } => {
                 Some("`pciescope unbind` without an address shows what is handed over".to_owned())
             }
-            Error::Held { .. } => Some("wait for it, or end it".to_owned()),
+            Error::Held { .. } | Error::TuneRuns { .. } => Some("wait for it, or end it".to_owned()),
+            Error::Meanwhile { .. } => {
+                Some("stop what sets it, such as irqbalance or tuned, or try other knobs".to_owned())
+            }
             Error::NotTaken { .. } => Some("the kernel log (dmesg) has the driver's reason".to_owned()),
             Error::Write { source, .. } | Error::Read { source, .. }
                 if source.kind() == io::ErrorKind::PermissionDenied =>

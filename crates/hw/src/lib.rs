@@ -16,6 +16,7 @@
 //! - `synthetic`: a machine with traffic that does not exist (`--backend fake` of `stat`, `top` and `serve`).
 //! - `perf`: counters and hot spots. `account`: what the kernel itself counted, each source one file.
 //! - `watch`: links over time: what changed, and why.
+//! - `tune`: the knobs of a device, each a row of `tune/table.rs`, and how they are put back.
 //! - `doctor`: each check is a function and its line in `CHECKS`, with tests/doctor/CHECK.fires and .quiet
 //!   (docs/doctor.md). A check that is also a warning of measurements has `warns_as` there and its code in
 //!   docs/record.md.
@@ -48,6 +49,7 @@ pub mod signals;
 pub mod synthetic;
 pub mod sysfs;
 pub mod topology;
+pub mod tune;
 pub mod usage;
 pub mod wait;
 pub mod watch;

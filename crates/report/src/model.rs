@@ -124,6 +124,7 @@ pub fn sections(records: &[Record]) -> Vec<Section<'_>> {
             && r.hot_spots.is_empty()
             && &*r.test != "doctor"
             && r.change.is_none()
+            && r.tune.is_none()
     };
     for record in records.iter().filter(|r| !is_empty(r)) {
         let place = *places.entry(section_key(record)).or_insert_with(|| {

@@ -71,6 +71,7 @@ pub fn test_title(test: &str) -> String {
         pciescope_core::convert::TEST => "Conversion of samples, in memory".to_owned(),
         "doctor" => "What spoils performance or a measurement".to_owned(),
         pciescope_core::change::TEST => "Links over time".to_owned(),
+        pciescope_core::tune::TEST => "Settings against the present ones".to_owned(),
         pciescope_core::soak::TEST => "Errors of a link, with a bound".to_owned(),
         "perf-stat" => "Counters of perf stat".to_owned(),
         pciescope_core::comparison::TEST => "Counters against a workload of known traffic".to_owned(),

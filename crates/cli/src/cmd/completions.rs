@@ -14,6 +14,7 @@ use clap::{Arg, Command};
 use pciescope_catalogue::{Catalogue, Group};
 use pciescope_hw::doctor::CHECKS;
 use pciescope_hw::probe::open::Kind;
+use pciescope_hw::tune;
 use pciescope_hw::{Root, nodes};
 
 use super::stat::PMUS;
@@ -140,6 +141,9 @@ fn values(root: &Root, command: &Command, arg: &Arg, before: &str, typed: &str) 
         _ if !known.is_empty() => known.iter().map(|one| offer(one.get_name(), one.get_help())).collect(),
         ("only" | "skip" | "silence", _) => {
             CHECKS.iter().map(|check| (check.name.to_owned(), check.looks_at.to_owned())).collect()
+        }
+        ("tries", _) if first.is_empty() => {
+            ["all"].into_iter().chain(tune::names()).map(|name| offer(name, None)).collect()
         }
         ("metric", _) => metrics(root),
         ("kernels", _) => pciescope_bench::convert::all(1).iter().map(|one| offer(one.name(), None)).collect(),

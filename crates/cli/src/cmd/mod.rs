@@ -29,6 +29,7 @@ pub mod soak;
 pub mod stat;
 pub mod threads;
 pub mod top;
+pub mod tune;
 pub mod unbind;
 pub mod verify;
 pub mod watch;

@@ -1,11 +1,13 @@
 //! `pciescope unbind`: binds devices to their former drivers, also after a killed run.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use pciescope_hw::bind::{self, Restored, State};
+use pciescope_hw::tune::restore;
 
-use super::Ctx;
+use super::{Ctx, tune};
 use crate::values;
 
 /// The arguments of `pciescope unbind`.
@@ -21,16 +23,25 @@ pub struct Args {
     #[arg(value_name = "BDF", value_parser = values::bdf)]
     bdf: Option<values::FunctionName>,
 
-    /// Restore all functions, or with BDF only that one; no error if there is nothing to restore
+    /// Restore all functions and what a killed `tune` has set, or with BDF only that one; no error if there is nothing
     #[arg(long)]
     restore: bool,
+
+    /// Where `tune` kept what is to be put back [default: /var/lib/pciescope/restore]
+    #[arg(long, value_name = "DIR", requires = "restore")]
+    state_dir: Option<PathBuf>,
 }
 
 /// Runs the verb.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     // A signal must not stop the restoration half-way.
     ctx.stop.catch_signals()?;
-    match (args.bdf.map(|bdf| ctx.function(&bdf)).transpose()?, args.restore) {
+    // The bindings come back, whatever is with the settings.
+    let tuned = match args.restore {
+        true => tune::put_back(ctx, &restore::folder(&ctx.root, args.state_dir.as_deref())),
+        false => Ok(false),
+    };
+    let done = match (args.bdf.map(|bdf| ctx.function(&bdf)).transpose()?, args.restore) {
         (None, false) => show(&bind::states(&ctx.root)?),
         (Some(bdf), false) => {
             tell(&bind::restore(&ctx.root, bdf)?)?;
@@ -44,7 +55,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             }
         },
         (None, true) => restore_all(ctx),
-    }
+    };
+    tuned.and(done)
 }
 
 /// Goes on after a failure, so that one function does not prevent the restoration of the others; fails at the end.

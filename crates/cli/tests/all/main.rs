@@ -27,6 +27,7 @@ mod soak;
 mod stat;
 mod top;
 mod trees;
+mod tune;
 mod tutorial;
 mod verify;
 mod watch;

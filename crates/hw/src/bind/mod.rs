@@ -4,7 +4,7 @@
 //! [`Bound::release`], by its drop, and after a `kill -9` by [`restore`] from the file.
 
 pub(crate) mod in_use;
-mod state;
+pub(crate) mod state;
 
 use std::fmt;
 use std::io;

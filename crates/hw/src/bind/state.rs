@@ -3,7 +3,7 @@
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pciescope_core::Bdf;
 use rustix::fs::{FlockOperation, flock};
@@ -64,28 +64,13 @@ impl StateFile {
     fn open(root: &Root, bdf: Bdf, options: &mut OpenOptions) -> Result<StateFile, Error> {
         let path = root.path(place(bdf));
         refuse_open_folder(root)?;
-        // What is written here is what is believed later: nothing that another user put there is followed.
-        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         let fail = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => Error::NotBound(bdf),
             _ => Error::write(&path, "", source),
         };
-        loop {
-            let file = options.open(&path).map_err(fail)?;
-            if let Err(errno) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                return Err(match errno {
-                    rustix::io::Errno::WOULDBLOCK => Error::Held(bdf, parse(&file).map(|state| state.pid)),
-                    other => fail(other.into()),
-                });
-            }
-            // Whoever held the lock before may have deleted the file: then ours is one that nobody sees.
-            let is_same = match (file.metadata(), path.metadata()) {
-                (Ok(ours), Ok(there)) => ours.ino() == there.ino() && ours.dev() == there.dev(),
-                _ => false,
-            };
-            if is_same {
-                return Ok(StateFile { file, path });
-            }
+        match open_locked(&path, options).map_err(fail)? {
+            Ok(file) => Ok(StateFile { file, path }),
+            Err(file) => Err(Error::Held(bdf, parse(&file).map(|state| state.pid))),
         }
     }
 
@@ -110,6 +95,30 @@ impl StateFile {
         match std::fs::remove_file(&self.path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(Error::write(&self.path, "", source)),
             _ => Ok(()),
+        }
+    }
+}
+
+/// Opens and locks a file; gives it unlocked, on the right, where another process has the lock.
+///
+/// # Errors
+/// As open(2) and flock(2).
+pub(crate) fn open_locked(path: &Path, options: &mut OpenOptions) -> io::Result<Result<File, File>> {
+    // What is written here is what is believed later: nothing that another user put there is followed.
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    loop {
+        let file = options.open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Err(file)),
+            other => other?,
+        }
+        // Whoever held the lock before may have deleted the file: then ours is one that nobody sees.
+        let is_same = match (file.metadata(), path.metadata()) {
+            (Ok(ours), Ok(there)) => ours.ino() == there.ino() && ours.dev() == there.dev(),
+            _ => false,
+        };
+        if is_same {
+            return Ok(Ok(file));
         }
     }
 }

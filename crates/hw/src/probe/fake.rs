@@ -133,8 +133,8 @@ impl Noise {
     }
 }
 
-/// The finaliser of splitmix64.
-fn mix(mut x: u64) -> u64 {
+/// The finaliser of splitmix64: numbers that look drawn from numbers that are counted.
+pub fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

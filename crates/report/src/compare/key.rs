@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use pciescope_core::{Record, change, comparison, convert, loss, readout, soak, why};
+use pciescope_core::{Record, change, comparison, convert, loss, readout, soak, tune, why};
 
 use crate::model::{self, Kind, TargetKey};
 use crate::text::{clean, target_key};
@@ -234,7 +234,7 @@ pub(super) fn is_compared(record: &Record, name: &str) -> bool {
         // Of what a link came to, what does not grow with the time.
         _ if record.test == change::TEST => record.change.is_none() && WATCHED.contains(&name),
         // Bits and bounds grow with the time.
-        _ if record.test == soak::TEST => false,
+        _ if record.test == soak::TEST || record.test == tune::TEST => false,
         _ if is_bench(&record.test) => is_loss(name) || RATES.contains(&name) || COSTS.contains(&name),
         // A sum over a time says the same as its rate.
         _ => name != "interval_end_ns" && record.total(&format!("{name}_per_s")).is_none(),

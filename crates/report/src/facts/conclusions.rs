@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use pciescope_core::{Bdf, Function, Record, change, once};
 
-use super::{Fact, convert, counters, doctor, latency, readout, soak, verify, watch};
+use super::{Fact, convert, counters, doctor, latency, readout, soak, tune, verify, watch};
 use crate::layout::wrap;
 use crate::model::{self, Kind, Section};
 use crate::style::Tone;
@@ -172,6 +172,7 @@ pub fn conclude(records: &[Record], sections: &[Section]) -> Conclusions {
             Kind::Other if section.test() == doctor::TEST => doctor::conclude(&mut out, number, section),
             Kind::Other if section.test() == watch::TEST => watch::conclude(&mut out, number, section),
             Kind::Other if section.test() == soak::TEST => soak::conclude(&mut out, number, section),
+            Kind::Other if section.test() == tune::TEST => tune::conclude(&mut out, number, section),
             Kind::Other if section.test() == pciescope_core::convert::TEST => {
                 convert::conclude(&mut out, number, section);
             }

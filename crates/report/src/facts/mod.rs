@@ -10,6 +10,7 @@ mod readout;
 mod repeats;
 mod rules;
 mod soak;
+mod tune;
 pub(crate) mod verify;
 pub(crate) mod watch;
 mod why;
@@ -126,6 +127,7 @@ pub(crate) fn of(section: &Section, others: &[&Section]) -> Facts {
         Kind::Other if section.test() == doctor::TEST => doctor::facts(section),
         Kind::Other if section.test() == watch::TEST => watch::facts(section),
         Kind::Other if section.test() == soak::TEST => soak::facts(section),
+        Kind::Other if section.test() == tune::TEST => tune::facts(section),
         Kind::Other => other(section),
     }
 }

@@ -1,7 +1,7 @@
 //! The first screen: the answer in tiles, and the one chart that matters for what was measured.
 
 use pciescope_core::outcome::INJECTED;
-use pciescope_core::{Histogram, Record, change, convert, once, soak};
+use pciescope_core::{Histogram, Record, change, convert, once, soak, tune};
 
 use super::data::references;
 use super::{charts, safe};
@@ -73,6 +73,7 @@ fn first(sections: &[Section], hosts: &[Host]) -> Option<FirstScreen> {
         of(Kind::Verify),
         named(convert::TEST),
         named(soak::TEST),
+        named(tune::TEST),
         named(change::TEST),
         named("doctor"),
     ];

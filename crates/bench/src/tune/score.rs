@@ -1,0 +1,212 @@
+//! What a block is measured by: register reads, the number that a workload prints, or a law on the synthetic machine.
+
+use std::ffi::OsString;
+use std::io::{Read, Seek};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pciescope_core::outcome::LATENCY;
+use pciescope_core::text::chain;
+use pciescope_core::{Bdf, CpuList, MmioPlan};
+use pciescope_hw::Root;
+use pciescope_hw::placement::Pinned;
+use pciescope_hw::probe::{Probe, Slice, Watch};
+use pciescope_hw::tune::{self, TuneSession, fake};
+use pciescope_hw::wait::OwnGroup;
+
+use super::{BlockFigures, Random, Subject, Wanted};
+
+/// What measures a block.
+pub trait Scorer {
+    /// Measures, from these CPUs or, without them, as it would anyway.
+    ///
+    /// # Errors
+    /// Why there is no figure.
+    fn score(&mut self, cpus: Option<&CpuList>, watch: &dyn Watch) -> Result<BlockFigures, String>;
+    /// The time since the beginning, in nanoseconds.
+    fn now_ns(&self) -> u64;
+}
+
+/// A machine of files, real or not: knobs by a session, the figure by a scorer.
+pub struct TunedMachine<'m> {
+    root: Root,
+    functions: Vec<Bdf>,
+    session: Option<TuneSession>,
+    scorer: &'m mut dyn Scorer,
+    watch: &'m dyn Watch,
+    duration_ns: u64,
+}
+
+impl<'m> TunedMachine<'m> {
+    /// `functions` are those whose errors count; `duration_ns` is that of all, for the progress.
+    pub fn new(
+        root: &Root,
+        functions: Vec<Bdf>,
+        session: TuneSession,
+        scorer: &'m mut dyn Scorer,
+        watch: &'m dyn Watch,
+        duration_ns: u64,
+    ) -> Self {
+        TunedMachine { root: root.clone(), functions, session: Some(session), scorer, watch, duration_ns }
+    }
+}
+
+impl Subject for TunedMachine<'_> {
+    fn set(&mut self, wanted: &[Wanted]) -> Result<Option<String>, pciescope_hw::Error> {
+        self.session.as_mut().map_or(Ok(None), |session| session.set(wanted))
+    }
+    fn block(&mut self) -> Result<BlockFigures, String> {
+        self.watch.progress(self.now_ns() / 1_000_000, self.duration_ns / 1_000_000);
+        let cpus = self.session.as_ref().and_then(TuneSession::cpus);
+        self.scorer.score(cpus.as_ref(), self.watch)
+    }
+    fn errors(&mut self) -> u64 {
+        tune::errors(&self.root, &self.functions)
+    }
+    fn now_ns(&self) -> u64 {
+        self.scorer.now_ns()
+    }
+    fn is_stopped(&self) -> bool {
+        self.watch.is_stopped()
+    }
+    fn end(&mut self) -> Result<Vec<String>, pciescope_hw::Error> {
+        Ok(self.session.take().map(TuneSession::end).transpose()?.map(|put| put.left).unwrap_or_default())
+    }
+}
+
+/// Reads of a register: the median decides, in nanoseconds.
+pub struct MmioReads<'p> {
+    /// The probe.
+    pub probe: &'p mut dyn Probe,
+    /// What is read; its CPUs are those to read from, the first of them unless a setting says otherwise.
+    pub plan: MmioPlan,
+    /// The length of a block, in nanoseconds.
+    pub block_ns: u64,
+    /// When the experiment began.
+    pub begun: Instant,
+}
+
+impl Scorer for MmioReads<'_> {
+    fn score(&mut self, cpus: Option<&CpuList>, watch: &dyn Watch) -> Result<BlockFigures, String> {
+        let first = cpus.unwrap_or(&self.plan.cpus).iter().next().ok_or("no CPU to read from")?;
+        let slice = Slice { cpus: CpuList::from_iter([first]), count: 0, duration_ns: self.block_ns };
+        let sampled = self.probe.mmio(&self.plan, &slice, watch).map_err(|error| chain(&error))?;
+        if let Some(failure) = sampled.failure {
+            return Err(failure.text);
+        }
+        let reads = sampled.outcomes.first().and_then(|outcome| outcome.histograms.get(LATENCY)).ok_or("no sample")?;
+        let score = reads.middle_ns().ok_or("no sample")?;
+        Ok(BlockFigures { score, prices: reads.percentile_ns(99.0).map(|p99| ("p99", p99)).into_iter().collect() })
+    }
+    fn now_ns(&self) -> u64 {
+        self.begun.elapsed().as_nanos() as u64
+    }
+}
+
+/// A workload that prints its figure.
+pub struct Workload {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// The figure: a place in JSON such as `jobs.0.read.iops`, or any name for a number that stands alone.
+    pub name: String,
+    /// The longest time of a run, in nanoseconds.
+    pub most_ns: u64,
+    /// When the experiment began.
+    pub begun: Instant,
+}
+
+/// So often a run is looked at for its end.
+const TICK: Duration = Duration::from_millis(5);
+
+impl Scorer for Workload {
+    fn score(&mut self, cpus: Option<&CpuList>, watch: &dyn Watch) -> Result<BlockFigures, String> {
+        let (program, arguments) = self.command.split_first().ok_or("no workload")?;
+        let program = Path::new(program);
+        let fail = |error: std::io::Error| format!("{}: {error}", program.display());
+        // Files, not pipes: output of any length never stops it.
+        let (mut stdout, mut stderr) = (tempfile::tempfile().map_err(fail)?, tempfile::tempfile().map_err(fail)?);
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null());
+        command.stdout(stdout.try_clone().map_err(fail)?).stderr(stderr.try_clone().map_err(fail)?);
+        // What it starts inherits the CPUs.
+        let pinned = cpus.map(Pinned::on).transpose().map_err(fail)?;
+        let begun = Instant::now();
+        let mut group = OwnGroup::start(&mut command).map_err(fail)?;
+        drop(pinned);
+        let status = loop {
+            if let Some(status) = group.status().map_err(fail)? {
+                break status;
+            }
+            if watch.is_stopped() || begun.elapsed().as_nanos() as u64 > self.most_ns {
+                return Err(format!("{} did not end in time", program.display()));
+            }
+            std::thread::sleep(TICK);
+        };
+        let text = |file: &mut std::fs::File| {
+            let mut bytes = Vec::new();
+            let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        if !status.success() {
+            let said = text(&mut stderr);
+            let last = said.lines().last().unwrap_or("no word");
+            return Err(format!("{} ended with {status}: {last}", program.display()));
+        }
+        number(&text(&mut stdout), &self.name).map(|score| BlockFigures { score, ..BlockFigures::default() })
+    }
+    fn now_ns(&self) -> u64 {
+        self.begun.elapsed().as_nanos() as u64
+    }
+}
+
+/// The figure in what a workload printed: the place of that name in JSON, or the one number that stands in the text.
+///
+/// # Errors
+/// No number, several, or no such place.
+pub fn number(text: &str, name: &str) -> Result<f64, String> {
+    // fio may write notes before its JSON.
+    let json = if text.starts_with('{') { Some(text) } else { text.find("\n{").map(|at| &text[at..]) };
+    if let Some(json) = json {
+        let document: serde_json::Value = serde_json::from_str(json).map_err(|error| format!("it printed {error}"))?;
+        let place = format!("/{}", name.replace('~', "~0").replace('/', "~1").replace('.', "/"));
+        let found = document.pointer(&place).and_then(serde_json::Value::as_f64);
+        return found.ok_or_else(|| format!("its JSON has no number at {name}"));
+    }
+    let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    match numbers.as_slice() {
+        [number] => Ok(*number),
+        [] => Err("it printed no number".to_owned()),
+        more => Err(format!("it printed {} numbers, not one", more.len())),
+    }
+}
+
+/// The synthetic machine: its registers change the figure by a law, noise and drift come on top. A block takes 100 ms of a time
+/// that passes at once.
+pub struct Law {
+    root: Root,
+    bdf: Bdf,
+    random: Random,
+    blocks: u64,
+}
+
+impl Law {
+    /// The noise is that of the seed.
+    pub fn new(root: &Root, bdf: Bdf, seed: u64) -> Law {
+        Law { root: root.clone(), bdf, random: Random::new(seed), blocks: 0 }
+    }
+}
+
+impl Scorer for Law {
+    fn score(&mut self, _: Option<&CpuList>, _: &dyn Watch) -> Result<BlockFigures, String> {
+        self.blocks += 1;
+        // A latency: the inverse of the rate. Half a percent of noise, and a slow wave of one.
+        let wave = (self.blocks as f64 / 300.0).sin() * 0.01;
+        let log = wave + 0.005 * self.random.normal() - fake::law(&self.root, self.bdf);
+        let tail = 1.4 * (0.02 * self.random.normal()).exp();
+        Ok(BlockFigures { score: 1000.0 * log.exp(), prices: vec![("p99", 1000.0 * log.exp() * tail)] })
+    }
+    fn now_ns(&self) -> u64 {
+        self.blocks * 100_000_000
+    }
+}

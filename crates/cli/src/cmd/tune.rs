@@ -1,0 +1,347 @@
+//! `pciescope tune`: which setting helps on this machine, measured and put back.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use pciescope_bench::tune::score::{Law, MmioReads, Scorer, TunedMachine, Workload};
+use pciescope_bench::tune::{Candidate, TuneTask};
+use pciescope_core::record::Method;
+use pciescope_core::text::span;
+use pciescope_core::tune::{Goal, TEST, Try, Tune, Verdict};
+use pciescope_core::{Bdf, Environment, Function, Identity, MmioPlan, Plan, Record, TunePlan};
+use pciescope_hw::probe::open::{Backend, Need};
+use pciescope_hw::tune::restore;
+use pciescope_hw::tune::{FoundKnob, TuneSession, fake, knobs, names, path};
+use pciescope_hw::{environment, pci};
+
+use super::device::{AccessArgs, CpuChoice, Device, Reached, settle};
+use super::latency::progress::Progress;
+use super::latency::target::{TargetArgs, choose};
+use super::output::{Output, OutputArgs};
+use super::{Ctx, Refusal};
+use crate::values::{self, FunctionName, Percent, Time, some_time};
+
+/// The arguments of `pciescope tune`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sudo pciescope tune nvme0n1                     what can be set, and what not
+  sudo pciescope tune nvme0n1 --try mrrs=512,4096 --score iops:max -- ./iops.sh
+  sudo pciescope tune 3b:00.0 --try all --bind    by the latency of reads
+  sudo pciescope tune eth0 --try irq-cpu=2,8 --score rate:max -- ./rate.sh
+  pciescope tune nvme0n1 --backend fake --try all a synthetic machine
+
+Each setting is measured against the present one, in blocks whose order is
+drawn, until the answer is certain or the time is over. Everything is put back,
+also after a kill: the next `tune` and `unbind --restore` do it. Nothing is made
+permanent; the answer says how you do that. docs/tune.md has the method.
+
+Exit codes: 0 if every setting is decided; 1 if one is harmful, or something was
+not put back because others changed it; 2 if the experiment ended early.")]
+pub struct Args {
+    /// The function whose knobs they are
+    #[arg(value_name = "BDF", value_parser = values::bdf)]
+    function: FunctionName,
+
+    /// What to try: a knob with its values (mrrs=512,4096), a knob with all (mrrs), or all; may be repeated
+    #[arg(long = "try", value_name = "KNOB=VALUE,...", value_parser = tried)]
+    tries: Vec<Try>,
+
+    /// The figure that decides, without a command: mmio (the median of register reads)
+    #[arg(long, value_name = "FIGURE", default_value = "mmio", value_parser = ["mmio"], conflicts_with = "score")]
+    figure: String,
+
+    /// The number that the command prints, or its place in JSON (jobs.0.read.iops), and whether max or min is better
+    #[arg(long, value_name = "NAME:max|min", value_parser = score, requires = "command")]
+    score: Option<(String, Goal)>,
+
+    /// Show what would be changed, and change nothing
+    #[arg(long, requires = "tries")]
+    dry_run: bool,
+
+    /// Also try what changes other devices or the whole machine meanwhile
+    #[arg(long)]
+    shared: bool,
+
+    /// The smallest difference that matters
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = least)]
+    least: Percent,
+
+    /// End after this time, whatever is decided by then
+    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = some_time)]
+    duration: Time,
+
+    /// Draw the order of the blocks from this number
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Where it is kept what is to be put back [default: /var/lib/pciescope/restore]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+
+    /// CPUs to read registers from: the first of them [default: local, else all]
+    #[arg(long, value_name = "CPUS")]
+    cpus: Option<CpuChoice>,
+
+    #[command(flatten)]
+    access: AccessArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    /// The workload: it runs once for each block
+    #[arg(last = true, value_name = "CMD", requires = "score")]
+    command: Vec<OsString>,
+}
+
+fn tried(text: &str) -> Result<Try, String> {
+    let (knob, values) = text.split_once('=').map_or((text, ""), |(knob, values)| (knob, values));
+    if knob != ALL && names().all(|name| name != knob) {
+        return Err(format!("{knob:?} is no knob; the knobs are all, {}", names().collect::<Vec<_>>().join(", ")));
+    }
+    let values: Vec<String> = values.split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect();
+    match text.contains('=') && (values.is_empty() || knob == ALL) {
+        true => Err("write a knob and its values, such as mrrs=512,4096".to_owned()),
+        false => Ok(Try { knob: knob.to_owned(), values }),
+    }
+}
+
+fn score(text: &str) -> Result<(String, Goal), String> {
+    let parts = text.rsplit_once(':').filter(|(name, _)| !name.is_empty());
+    let goal = |word: &str| Goal::ALL.into_iter().find(|goal| goal.name() == word);
+    let parsed = parts.and_then(|(name, word)| Some((name.to_owned(), goal(word)?)));
+    parsed.ok_or_else(|| {
+        "write a name and which way is better, such as rate:max or jobs.0.read.lat_ns.mean:min".to_owned()
+    })
+}
+
+fn least(text: &str) -> Result<Percent, String> {
+    match values::percent(text)? {
+        Percent(percent) if percent > 0.0 && percent < 100.0 => Ok(Percent(percent)),
+        _ => Err("it is above 0 and below 100, such as 1%".to_owned()),
+    }
+}
+
+/// Stands for every knob.
+const ALL: &str = "all";
+
+/// What is tried, and the same as the records have it.
+#[derive(Default)]
+struct Choice {
+    tries: Vec<Try>,
+    candidates: Vec<Candidate>,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    let ctx = &ctx.on(&args.access.backend)?;
+    let bdf = ctx.function(&args.function)?;
+    let is_fake = matches!(args.access.backend, Backend::Fake(_));
+    if is_fake && !args.command.is_empty() {
+        let text = "a synthetic machine takes no workload: it would run on this one";
+        return Err(Refusal::new(text, "leave it out").into());
+    }
+    if is_fake {
+        fake::make(&ctx.root, bdf).context("cannot write the files of the synthetic machine")?;
+    }
+    let folder = restore::folder(&ctx.root, args.state_dir.as_deref());
+    // What an earlier experiment left makes all figures those of another machine.
+    let is_shown = args.tries.is_empty() || args.dry_run;
+    let mut is_left = match put_back(ctx, &folder) {
+        Err(error) if is_shown => {
+            ctx.note(&format!("whether something is to be put back is not known: {error:#}"));
+            false
+        }
+        other => other?,
+    };
+    let mut function = pci::function(&ctx.root, bdf)?;
+    let found = knobs(&ctx.root, bdf, &function);
+    let choice = choose_settings(ctx, &args, &found)?;
+    let plan = plan(&args, bdf, choice.tries.clone());
+    if is_shown {
+        return show(ctx, &args, (function, environment::read(&ctx.root)), plan, &found, &choice);
+    }
+    if choice.candidates.is_empty() {
+        return Err(Refusal::new(format!("{bdf}: no setting is left to try"), LIST).into());
+    }
+    ctx.stop.catch_signals()?;
+    let mut output = Output::open(&args.output, &[])?;
+    let label = args.output.file.label.clone();
+    let mut reached = None;
+    let block_ns = (plan.duration_ns / (choice.candidates.len() as u64 + 1) / 250).clamp(2_000_000, 250_000_000);
+    let mut reads = None;
+    let is_mmio = args.command.is_empty() && !is_fake;
+    let mut environment = environment::read(&ctx.root);
+    if is_mmio {
+        let mut device = Device::find(ctx, Some(&args.function), &args.access)?;
+        let local = device.cpus(&CpuChoice::Local).ok();
+        let cpus = match (&args.cpus, local) {
+            (None, Some(local)) => local,
+            (choice, _) => device.cpus(choice.as_ref().unwrap_or(&CpuChoice::All))?,
+        };
+        reads = Some(MmioPlan { cpus, ..choose(&device.function, &TargetArgs::default())? });
+        reached = Some(device.reach(ctx, &args.access, Need::Mmio)?);
+        function = device.function;
+        environment = environment::read(&ctx.root);
+    }
+    let backend = reached.as_ref().map_or(if is_fake { "fake" } else { "workload" }, |one| one.probe.backend());
+    let task = TuneTask {
+        plan: plan.clone(),
+        environment,
+        function: function.clone(),
+        label,
+        backend: backend.to_owned(),
+        knobs: found.iter().map(|one| one.knob.clone()).collect(),
+        candidates: choice.candidates,
+    };
+    let progress = Progress::new(ctx, "tune");
+    let ended = (|| {
+        let session = TuneSession::begin(&ctx.root, bdf, &folder, found)?;
+        let begun = Instant::now();
+        let mut scorer: Box<dyn Scorer> = match (reads, reached.as_mut()) {
+            (Some(plan), Some(Reached { probe, .. })) => {
+                Box::new(MmioReads { probe: probe.as_mut(), plan, block_ns, begun })
+            }
+            _ if is_fake => Box::new(Law::new(&ctx.root, bdf, plan.seed)),
+            _ => {
+                let (command, name) = (args.command.clone(), plan.figure.clone());
+                Box::new(Workload { command, name, most_ns: plan.duration_ns, begun })
+            }
+        };
+        let mut machine =
+            TunedMachine::new(&ctx.root, path(&function), session, scorer.as_mut(), &progress, plan.duration_ns);
+        pciescope_bench::tune::run(&mut machine, task, &mut output)
+    })();
+    progress.clear();
+    let restored = reached.map_or(Ok(Vec::new()), Reached::give_back);
+    let (record, _) = settle(bdf, ended.map_err(Into::into), restored, &mut |note| ctx.note(note))?;
+    let tune = record.tune.unwrap_or_default();
+    is_left |= !tune.notes.is_empty();
+    if let Some(failure) = &record.error {
+        ctx.complain(std::slice::from_ref(failure));
+        return Ok(ExitCode::from(ctx.stop.exit_code().filter(|_| failure.is_interrupted()).unwrap_or(2)));
+    }
+    let is_harmful = tune.effects.iter().any(|effect| effect.verdict == Verdict::Harmful);
+    Ok(ExitCode::from(u8::from(is_harmful || is_left)))
+}
+
+/// Puts back what a killed experiment left, and says it. Whether something was named that others changed.
+///
+/// # Errors
+/// As for [`restore::restore`].
+pub fn put_back(ctx: &Ctx, folder: &std::path::Path) -> anyhow::Result<bool> {
+    let Some((owner, put)) = restore::restore(&ctx.root, folder)? else { return Ok(false) };
+    ctx.note(&format!("{}: an earlier experiment (process {}) was not put back by itself", owner.bdf, owner.pid));
+    put.restored.iter().for_each(|line| ctx.note(line));
+    // That is no note which --quiet may hide.
+    put.left.iter().for_each(|line| super::say(&format!("pciescope: {line}\n")));
+    Ok(!put.left.is_empty())
+}
+
+const LIST: &str = "`pciescope tune BDF` lists the knobs, each with its values or the reason";
+
+fn plan(args: &Args, function: Bdf, tries: Vec<Try>) -> TunePlan {
+    let (figure, goal) = args.score.clone().unwrap_or_else(|| (args.figure.clone(), Goal::Min));
+    TunePlan {
+        function,
+        tries,
+        figure,
+        goal,
+        least_percent: args.least.0,
+        duration_ns: args.duration.0,
+        seed: args.seed,
+        shared: args.shared,
+        command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+    }
+}
+
+/// The settings to try. One that was named and is refused ends the run; of `all` it is left out, and named.
+fn choose_settings(ctx: &Ctx, args: &Args, found: &[FoundKnob]) -> anyhow::Result<Choice> {
+    let mut choice = Choice::default();
+    let has_workload = !args.command.is_empty() || args.tries.is_empty();
+    let of_all = |one: &Try| -> Vec<(Try, bool)> {
+        let every =
+            || found.iter().map(|knob| (Try { knob: knob.knob.name.clone(), values: Vec::new() }, true)).collect();
+        if one.knob == ALL { every() } else { vec![(one.clone(), false)] }
+    };
+    for (one, is_of_all) in args.tries.iter().flat_map(of_all) {
+        let number = found.iter().position(|knob| knob.knob.name == one.knob);
+        let refusal = match number {
+            None => Some("this device or machine does not have it".to_owned()),
+            Some(number) => found[number].refusal(args.shared),
+        };
+        let refusal = refusal.or_else(|| {
+            let is_workloads = one.knob == "numa" && !has_workload;
+            is_workloads.then(|| "registers are read from one CPU: try cpu".to_owned())
+        });
+        let (Some(number), None) = (number, &refusal) else {
+            let why = format!("{}: {}", one.knob, refusal.unwrap_or_default());
+            match is_of_all {
+                true => ctx.note(&format!("left out: {why}")),
+                false => return Err(Refusal::new(why, LIST).into()),
+            }
+            continue;
+        };
+        let knob = &found[number];
+        let mut values = if one.values.is_empty() { knob.tries.clone() } else { one.values.clone() };
+        if let Some(why) = values.iter().find_map(|value| knob.refuses(value)) {
+            return Err(Refusal::new(format!("{}: {why}", one.knob), LIST).into());
+        }
+        // The present value is the one that all are set against.
+        values.retain(|value| knob.knob.value.as_ref() != Some(value));
+        let group = if one.knob == "numa" { found.iter().position(|knob| knob.knob.name == "cpu") } else { None };
+        choice.candidates.extend(values.iter().map(|value| Candidate {
+            wanted: vec![(number, value.clone())],
+            settings: vec![knob.setting(value)],
+            group: group.unwrap_or(number),
+        }));
+        if values.is_empty() && !is_of_all {
+            let now = knob.knob.value.as_deref().unwrap_or("-");
+            let text = format!("{} is {now} already, and every other value is set against that", one.knob);
+            return Err(Refusal::new(text, LIST).into());
+        }
+        choice.tries.push(Try { knob: one.knob, values });
+    }
+    choice.tries.retain(|one| !one.values.is_empty());
+    Ok(choice)
+}
+
+/// Shows the knobs, or with `--dry-run` what would be changed.
+fn show(
+    ctx: &Ctx,
+    args: &Args,
+    (function, environment): (Function, Environment),
+    plan: TunePlan,
+    found: &[FoundKnob],
+    choice: &Choice,
+) -> anyhow::Result<ExitCode> {
+    use pciescope_core::Sink;
+    let mut output = Output::open(&args.output, &[])?;
+    let identity = Identity::new("tune", args.output.file.label.clone());
+    let duration = span(plan.duration_ns);
+    let mut first = Record::first(environment, Plan::Tune(plan), Vec::new());
+    let tune = Tune { knobs: found.iter().map(|one| one.knob.clone()).collect(), ..Tune::default() };
+    let backend = if matches!(args.access.backend, Backend::Fake(_)) { "fake" } else { "sysfs" };
+    let mut record = Record {
+        test: TEST.to_owned(),
+        method: Some(Method { backend: backend.to_owned(), ..Method::default() }),
+        device: Some(function),
+        tune: Some(Box::new(tune)),
+        ..Record::default()
+    };
+    for record in [&mut first, &mut record] {
+        identity.mark(record, std::time::SystemTime::now());
+        output.put_all(std::slice::from_ref(record))?;
+    }
+    output.finish()?;
+    for setting in choice.candidates.iter().filter(|_| args.dry_run).flat_map(|one| &one.settings) {
+        ctx.note(&format!("would set {} from {} to {}", setting.knob, setting.present, setting.value));
+    }
+    if args.dry_run {
+        ctx.note(&format!("for {duration} at most, and put everything back; nothing was changed"));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,563 @@
+//! `pciescope tune` as a user has it: the knobs, the answer, and the machine as it was, on trees of files.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use pciescope_core::Record;
+use pciescope_core::tune::{Effect, Tune, Verdict};
+
+use crate::common::{Ended, PROGRAM, folder, names, pciescope, run};
+
+const BDF: &str = "0000:02:00.0";
+/// Device Control: relaxed ordering, payload of 256 bytes, no snoop, read requests of 512 bytes.
+const FOUND: u16 = 0x2830;
+const AT: usize = 0x48;
+
+/// A machine of files with one disk.
+struct Tree {
+    root: PathBuf,
+}
+
+impl Tree {
+    fn new(name: &str) -> Tree {
+        let tree = Tree { root: folder(name) };
+        let own = format!("sys/bus/pci/devices/{BDF}");
+        let mut config = vec![0u8; 512];
+        for (at, word) in [(0, 0x144du16), (2, 0xa824), (6, 0x10), (0x34, 0x40), (0x40, 0x10), (0x42, 2), (0x44, 2)] {
+            config[at..at + 2].copy_from_slice(&word.to_le_bytes());
+        }
+        config[AT..AT + 2].copy_from_slice(&FOUND.to_le_bytes());
+        // A serial number.
+        config[0x100..0x10c].copy_from_slice(&[3, 0, 1, 0, 7, 0, 0, 0, 9, 0, 0, 0]);
+        for (file, text) in [("vendor", "0x144d"), ("device", "0xa824"), ("class", "0x010802"), ("numa_node", "-1")] {
+            tree.put(&format!("{own}/{file}"), text);
+        }
+        tree.put(&format!("{own}/resource"), "0x0 0x0 0x0");
+        fs::write(tree.root.join(format!("{own}/config")), config).unwrap();
+        tree.put(&format!("{own}/aer_dev_correctable"), "RxErr 0");
+        tree.put(&format!("{own}/link/l1_aspm"), "1");
+        tree.put(&format!("{own}/link/l1_1_aspm"), "1");
+        tree.put(&format!("{own}/msi_irqs/40"), "msix");
+        tree.put("proc/irq/40/smp_affinity_list", "0-1");
+        tree.put("proc/sys/kernel/random/boot_id", "first");
+        tree.put("proc/cmdline", "quiet pcie_aspm.policy=default");
+        tree.put("sys/devices/system/cpu/online", "0-1");
+        for cpu in 0..2 {
+            let frequency = format!("sys/devices/system/cpu/cpu{cpu}/cpufreq");
+            tree.put(&format!("{frequency}/scaling_governor"), "powersave");
+            tree.put(&format!("{frequency}/scaling_available_governors"), "performance powersave userspace");
+        }
+        tree
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn config(&self) -> PathBuf {
+        self.root.join(format!("sys/bus/pci/devices/{BDF}/config"))
+    }
+
+    fn control(&self) -> u16 {
+        let bytes = fs::read(self.config()).unwrap();
+        u16::from_le_bytes([bytes[AT], bytes[AT + 1]])
+    }
+
+    fn set_control(&self, value: u16) {
+        let mut bytes = fs::read(self.config()).unwrap();
+        bytes[AT..AT + 2].copy_from_slice(&value.to_le_bytes());
+        fs::write(self.config(), bytes).unwrap();
+    }
+
+    /// A workload that sees read requests in `$m`, such as 2 for 512 bytes and 5 for 4096, and `$bits` below.
+    fn script(&self, text: &str) -> String {
+        let path = self.root.join("workload.sh");
+        let head = format!(
+            "#!/bin/sh\nconfig={}\nset -- $(od -An -tu1 -j{AT} -N2 $config)\nbits=$1 m=$(($2 / 16))\n",
+            self.config().display()
+        );
+        fs::write(&path, head + text).unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    }
+
+    fn run(&self, line: &str) -> Ended {
+        let root = self.root.display().to_string();
+        // A machine that is busy takes longer for each block, and decides all the same.
+        let line = line.replace(" --score ", " --duration 20min --score ");
+        let words = ["--root", &root].into_iter().chain(line.split_whitespace()).collect::<Vec<_>>();
+        pciescope(&words)
+    }
+
+    /// Everything that the kernel shows, but what the restore folder holds.
+    fn all(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        fn walk(at: &Path, all: &mut Vec<(PathBuf, Vec<u8>)>) {
+            for name in names(at) {
+                let path = at.join(name);
+                if path.is_dir() {
+                    walk(&path, all)
+                } else {
+                    all.push((path.clone(), fs::read(&path).unwrap().trim_ascii_end().to_vec()))
+                }
+            }
+        }
+        let mut all = Vec::new();
+        ["sys", "proc"].iter().for_each(|part| walk(&self.root.join(part), &mut all));
+        all
+    }
+
+    fn log(&self) -> PathBuf {
+        self.root.join("var/lib/pciescope/restore/tune.jsonl")
+    }
+
+    /// An experiment that is killed while read requests have 4096 bytes.
+    fn killed(&self) {
+        let script = self.script("[ $m = 5 ] && kill -9 $PPID; echo 100");
+        let ended = self.run(&format!("tune {BDF} --try mrrs=4096 --score x:max -- {script}"));
+        assert_eq!((ended.code, self.control() >> 12), (-1, 5), "{}", ended.stderr);
+        assert!(self.log().exists());
+    }
+}
+
+fn tune(records: &[Record]) -> &Tune {
+    records.last().unwrap().tune.as_ref().unwrap()
+}
+
+fn verdicts(tune: &Tune) -> Vec<(String, Verdict)> {
+    let named = |effect: &Effect| format!("{}={}", effect.settings[0].knob, effect.settings[0].value);
+    tune.effects.iter().map(|effect| (named(effect), effect.verdict)).collect()
+}
+
+#[test]
+fn the_answer_stands_first_and_what_keeps_it_behind() {
+    let ended =
+        run("tune nvme0n1 --backend fake --try mrrs=128,4096 --try aspm-l1 --try relaxed-ordering").expect_code(0);
+    let lines: Vec<&str> = ended.stdout.lines().map(str::trim).collect();
+    assert!(lines[0].starts_with("0000:02:00.0 (nvme0n1): settings by mmio, for "), "{}", ended.stdout);
+    assert!(lines[1].starts_with("mrrs 4096: mmio -3") || lines[1].starts_with("mrrs 4096: mmio -2"), "{}", lines[1]);
+    for part in [
+        "mrrs 128: hurts: mmio +4",
+        "relaxed-ordering off: hurts: mmio +5",
+        "aspm-l1 off: no difference above 1 %",
+        "together (mrrs 4096): -",
+        ", confirmed",
+        "to keep mrrs 4096: setpci -s 0000:02:00.0 CAP_EXP+8.w=5000:7000",
+        "made up by the fake backend",
+    ] {
+        assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
+    }
+    assert!(ended.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
+}
+
+#[test]
+fn of_twelve_experiments_each_says_what_was_planted() {
+    for seed in 1..=12 {
+        let line =
+            format!("tune nvme0n1 --backend fake --try mrrs=4096 --try no-snoop --try irq-cpu=4 --seed {seed} -j");
+        let ended = run(&line).expect_code(0);
+        let records = ended.records();
+        let expected = [
+            ("mrrs=4096".to_owned(), Verdict::Helps),
+            ("no-snoop=off".to_owned(), Verdict::NoDifference),
+            ("irq-cpu=4".to_owned(), Verdict::NoDifference),
+        ];
+        let tune = tune(&records);
+        assert_eq!(verdicts(tune), expected, "{seed}");
+        let best = tune.best.as_ref().unwrap();
+        let change = best.change.unwrap();
+        // 1 / 1.03
+        assert!(change.low_percent < -2.91 && change.high_percent > -2.91, "{seed}: {change:?}");
+        assert_eq!((best.verdict, best.settings.len()), (Verdict::Helps, 1), "{seed}");
+    }
+}
+
+#[test]
+fn all_is_what_is_safe_and_the_rest_is_named() {
+    let ended = run("tune nvme0n1 --backend fake --try all --dry-run").expect_code(0);
+    for part in [
+        "left out: mps: the whole path has to agree",
+        "left out: ext-tags: it needs the driver (nvme) off",
+        "left out: governor: it also changes the whole machine: --shared allows that",
+        "would set mrrs from 512 to 4096",
+        "nothing was changed",
+    ] {
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+    }
+    assert!(!ended.stderr.contains("would set governor"), "{}", ended.stderr);
+    let shared = run("tune nvme0n1 --backend fake --try all --dry-run --shared").expect_code(0);
+    assert!(shared.stderr.contains("would set governor from powersave to performance"), "{}", shared.stderr);
+}
+
+#[test]
+fn the_list_says_what_can_be_set_and_why_not() {
+    let tree = Tree::new("tune-list");
+    let before = tree.all();
+    let ended = tree.run(&format!("tune {BDF}")).expect_code(0);
+    let row = |name: &str| -> String {
+        let rows = ended.stdout.lines().filter(|line| line.split_whitespace().next() == Some(name));
+        rows.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
+    };
+    for (knob, rows) in [
+        ("mrrs", "mrrs 512 128 to 4096 written back as found\nmrrs other devices may wait longer behind large reads\n"),
+        ("no-snoop", "no-snoop on on, off written back as found\nno-snoop none: more snooping\n"),
+        ("ext-tags", "ext-tags off on, off written back as found\next-tags not changed: it is off, and the path may"),
+        ("aspm-l1", "aspm-l1 on on, off written back kernel parameter pcie_aspm.policy=default\n"),
+        ("irq-cpu", "irq-cpu 0-1 CPUs of 0-1 written back as found\n"),
+        (
+            "governor",
+            "governor powersave performance, powersave written back as found\ngovernor more power and heat; also of",
+        ),
+    ] {
+        assert!(row(knob).starts_with(rows), "{knob}: {}", row(knob));
+    }
+    assert_eq!((row("scheduler"), row("aspm-l0s"), row("iommu")), Default::default());
+    assert_eq!(tree.all(), before);
+}
+
+#[test]
+fn a_setting_that_helps_is_found_and_everything_is_put_back() {
+    let tree = Tree::new("tune-helps");
+    let script = tree.script("case $m in 5) echo rate 110;; 0) echo rate 90;; *) echo rate 100;; esac");
+    let before = tree.all();
+    let ended = tree.run(&format!("tune {BDF} --try mrrs=128,4096 --score rate:max -j -- {script}")).expect_code(0);
+    let records = ended.records();
+    let found = tune(&records);
+    assert_eq!(verdicts(found), [("mrrs=128".into(), Verdict::Hurts), ("mrrs=4096".into(), Verdict::Helps)]);
+    let gain = found.best.as_ref().unwrap().change.unwrap().percent;
+    assert!((gain - 10.0).abs() < 1e-9, "{gain}");
+    assert_eq!(tree.all(), before);
+    let folder = tree.log().parent().unwrap().to_owned();
+    assert_eq!((names(&folder).len(), fs::metadata(&folder).unwrap().permissions().mode() & 0o777), (0, 0o700));
+}
+
+#[test]
+fn a_register_is_written_by_its_own_bits_alone() {
+    let tree = Tree::new("tune-bits");
+    // Other bits change meanwhile, as a driver may change them.
+    let script =
+        tree.script("[ $m = 5 ] && printf '\\271' | dd of=$config bs=1 seek=72 conv=notrunc 2>/dev/null\necho 100");
+    tree.run(&format!("tune {BDF} --try mrrs=4096 --score rate:max -q -- {script}")).expect_code(0);
+    assert_eq!(tree.control(), FOUND & 0xff00 | 0o271);
+}
+
+#[test]
+fn what_the_kernel_takes_along_comes_back_with_it() {
+    let tree = Tree::new("tune-along");
+    let link = tree.root.join(format!("sys/bus/pci/devices/{BDF}/link"));
+    // Without L1 there is no substate of it; with it only who puts it back has one.
+    let kernel = "read l1 <$link/l1_aspm; read sub <$link/l1_1_aspm; [ $l1 = 0 ] && echo 0 >$link/l1_1_aspm\n";
+    let script = format!("link={}\n{kernel}[ $l1 = 1 ] && [ $sub = 0 ] && exit 1\necho 100", link.display());
+    let script = tree.script(&script);
+    let before = tree.all();
+    let line = format!("tune {BDF} --try aspm-l1 --score x:max -j -- {script}");
+    let records = tree.run(&line).expect_code(0).records();
+    assert_eq!(verdicts(tune(&records)), [("aspm-l1=off".into(), Verdict::NoDifference)]);
+    assert_eq!(tree.all(), before);
+    let killing = script.replace("workload.sh", "kill.sh");
+    fs::write(tree.root.join("kill.sh"), fs::read_to_string(&script).unwrap() + "\n[ $l1 = 0 ] && kill -9 $PPID\n")
+        .unwrap();
+    fs::set_permissions(&killing, PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(tree.run(&format!("tune {BDF} --try aspm-l1 --score x:max -- {killing}")).code, -1);
+    assert_eq!(fs::read_to_string(link.join("l1_1_aspm")).unwrap().trim(), "0");
+    tree.run("unbind --restore").expect_code(0);
+    assert_eq!(tree.all(), before);
+}
+
+#[test]
+fn what_a_kill_left_is_put_back_and_said_once() {
+    let tree = Tree::new("tune-killed");
+    let before = tree.all();
+    for (line, is_here) in [("unbind --restore", "no function is bound"), ("tune 0000:02:00.0", "what can be set")] {
+        tree.killed();
+        let ended = tree.run(line).expect_code(0);
+        assert!(ended.stderr.contains("0000:02:00.0: an earlier experiment (process "), "{}", ended.stderr);
+        assert!(ended.stderr.contains("put back from 0x5000 to 0x2000"), "{}", ended.stderr);
+        assert!(ended.stdout.contains(is_here), "{}", ended.stdout);
+        assert_eq!((tree.all(), tree.log().exists()), (before.clone(), false));
+        assert!(!tree.run(line).expect_code(0).stderr.contains("earlier experiment"));
+    }
+}
+
+#[test]
+fn what_is_not_as_tune_left_it_is_named_and_not_touched() {
+    type Meanwhile = fn(&Tree);
+    let cases: [(Meanwhile, u16, &str); 6] = [
+        (
+            |tree| tree.set_control(0x1830),
+            0x1830,
+            "somebody else set it to 0x1000 meanwhile; not touched, it was 0x2000",
+        ),
+        (|tree| tree.put(&format!("sys/bus/pci/devices/{BDF}/device"), "0xa825"), 0x5830, "another device (144d:a825"),
+        (
+            |tree| {
+                let mut bytes = fs::read(tree.config()).unwrap();
+                bytes[0x104] = 8;
+                fs::write(tree.config(), bytes).unwrap();
+            },
+            0x5830,
+            "another device (144d:a824, serial number 0000000900000008) is in its place",
+        ),
+        (
+            |tree| tree.put("proc/sys/kernel/random/boot_id", "second"),
+            0x5830,
+            "the reboot did not put it back: it holds",
+        ),
+        (
+            |tree| {
+                tree.put("proc/sys/kernel/random/boot_id", "second");
+                tree.set_control(FOUND);
+            },
+            FOUND,
+            "the reboot put it back to 0x2000",
+        ),
+        (|tree| tree.set_control(0xffff), 0xffff, "it reads all-ones: asleep or gone; it was 0x2000"),
+    ];
+    for (number, (meanwhile, left, said)) in cases.into_iter().enumerate() {
+        let tree = Tree::new(&format!("tune-meanwhile-{number}"));
+        tree.killed();
+        meanwhile(&tree);
+        let ended = tree.run("unbind --restore").expect_code(0);
+        assert!(ended.stderr.contains(said), "{said}: {}", ended.stderr);
+        assert_eq!((tree.control(), tree.log().exists()), (left, false), "{said}");
+    }
+}
+
+#[test]
+fn a_torn_line_is_of_a_change_that_was_not_made() {
+    let tree = Tree::new("tune-torn");
+    tree.killed();
+    let text = fs::read_to_string(tree.log()).unwrap();
+    fs::write(tree.log(), text.clone() + "{\"knob\":\"aspm-l1\",\"pla").unwrap();
+    assert!(tree.run("unbind --restore").expect_code(0).stderr.contains("put back from 0x5000 to 0x2000"));
+    // Before the first line was whole nothing had been changed.
+    fs::write(tree.log(), &text[..20]).unwrap();
+    assert_eq!(tree.run("unbind --restore").expect_code(0).stderr, "");
+    assert_eq!((tree.control(), tree.log().exists()), (FOUND, false));
+}
+
+#[test]
+fn kills_at_random_moments_leave_nothing() {
+    let tree = Tree::new("tune-kills");
+    let script = tree.script("echo $((100 + m))");
+    let before = tree.all();
+    let mut caught = 0;
+    for round in 0..40u64 {
+        let mut child = Command::new(PROGRAM)
+            .args(["--root", tree.root.to_str().unwrap(), "-q", "tune", BDF, "--score", "x:max"])
+            .args(["--try", "mrrs=128,4096", "--try", "aspm-l1", "--try", "irq-cpu=1", "--", &script])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_micros(10_000 + round * 7_919 % 150_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        caught += usize::from(tree.all() != before);
+        tree.run("unbind --restore").expect_code(0);
+        assert_eq!(tree.all(), before, "{round}");
+    }
+    assert!(caught > 5, "{caught}");
+}
+
+#[test]
+fn a_signal_ends_the_experiment_and_everything_is_put_back() {
+    let tree = Tree::new("tune-signal");
+    let script = tree.script("[ $m = 5 ] && kill -INT $PPID; echo 100");
+    let before = tree.all();
+    let ended = tree.run(&format!("tune {BDF} --try mrrs=4096 --score x:max -j -- {script}")).expect_code(130);
+    assert_eq!((tree.all(), tree.log().exists()), (before, false));
+    let records = ended.records();
+    assert_eq!(verdicts(tune(&records)), [("mrrs=4096".into(), Verdict::Undecided)]);
+    assert!(records.last().unwrap().error.as_ref().unwrap().is_interrupted() && tune(&records).notes.is_empty());
+}
+
+#[test]
+fn a_knob_that_others_change_meanwhile_ends_the_experiment_and_stays() {
+    let tree = Tree::new("tune-others");
+    let affinity = tree.root.join("proc/irq/40/smp_affinity_list");
+    let script = tree.script(&format!("grep -qx 1 {0} && echo 0 >{0}; echo 100", affinity.display()));
+    let ended = tree.run(&format!("tune {BDF} --try irq-cpu=1 --score x:max -- {script}")).expect_code(2);
+    assert!(ended.stderr.contains("somebody else has changed irq-cpu from 1 to 0 meanwhile"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("hint: stop what sets it, such as irqbalance"), "{}", ended.stderr);
+    assert_eq!(fs::read_to_string(affinity).unwrap().trim(), "0");
+    assert!(ended.stdout.contains("somebody else set it to 0 meanwhile"), "{}", ended.stdout);
+}
+
+#[test]
+fn what_does_harm_is_put_back_at_once() {
+    let tree = Tree::new("tune-harm");
+    let errors = tree.root.join(format!("sys/bus/pci/devices/{BDF}/aer_dev_correctable"));
+    for (text, why) in [
+        (
+            format!("[ $m = 5 ] && echo RxErr 1 >{}; echo $((100 + m))", errors.display()),
+            "1 new errors of the path (AER)",
+        ),
+        ("[ $m = 5 ] && exit 3; echo 100".to_owned(), "no figure: "),
+        ("echo 100; [ $m = 5 ] && echo 200; true".to_owned(), "it printed 2 numbers, not one"),
+        ("[ $m = 5 ] || echo 100".to_owned(), "it printed no number"),
+    ] {
+        tree.put(&format!("sys/bus/pci/devices/{BDF}/aer_dev_correctable"), "RxErr 0");
+        let script = tree.script(&text);
+        let ended = tree.run(&format!("tune {BDF} --try mrrs=4096 --score x:max -j -- {script}")).expect_code(1);
+        let records = ended.records();
+        let effect = &tune(&records).effects[0];
+        assert_eq!((effect.verdict, effect.comparisons), (Verdict::Harmful, 0), "{effect:?}");
+        assert!(effect.why.as_ref().unwrap().contains(why), "{effect:?}");
+        assert_eq!(tree.control(), FOUND);
+    }
+}
+
+#[test]
+fn a_knob_that_cannot_be_read_keeps_no_other_from_being_tried() {
+    let tree = Tree::new("tune-unread");
+    tree.set_control(0xffff);
+    let affinity = tree.root.join("proc/irq/40/smp_affinity_list");
+    let script = tree.script(&format!("grep -qx 1 {} && echo 110 || echo 100", affinity.display()));
+    let records =
+        tree.run(&format!("tune {BDF} --try irq-cpu=1 --score x:max -j -- {script}")).expect_code(0).records();
+    assert_eq!(verdicts(tune(&records)), [("irq-cpu=1".into(), Verdict::Helps)]);
+    let refused = tree.run(&format!("tune {BDF} --try mrrs=4096 --score x:max -- {script}")).expect_code(2);
+    assert!(
+        refused.stderr.contains("mrrs: it does not answer") || refused.stderr.contains("all-ones"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn a_workload_that_never_gives_a_figure_ends_the_experiment() {
+    let tree = Tree::new("tune-fails");
+    let script = tree.script("echo no figure; exit 0");
+    let ended = tree.run(&format!("tune {BDF} --try mrrs=4096 --score x:max -- {script}")).expect_code(2);
+    assert!(ended.stderr.contains("3 blocks in a row gave no figure with everything as it was"), "{}", ended.stderr);
+    assert_eq!(tree.control(), FOUND);
+}
+
+#[test]
+fn a_knob_that_the_kernel_does_not_take_is_refused_and_the_others_go_on() {
+    let tree = Tree::new("tune-refused");
+    let affinity = tree.root.join("proc/irq/40/smp_affinity_list");
+    fs::remove_file(&affinity).unwrap();
+    // A file of the kernel that takes numbers, and no lists.
+    symlink("/proc/self/oom_score_adj", &affinity).unwrap();
+    let script = tree.script("[ $m = 5 ] && echo 110 || echo 100");
+    let line = format!("tune {BDF} --try irq-cpu=0-1 --try mrrs=4096 --score x:max -j -- {script}");
+    let ended = tree.run(&line).expect_code(0);
+    let records = ended.records();
+    let found = tune(&records);
+    assert_eq!(verdicts(found), [("irq-cpu=0-1".into(), Verdict::Refused), ("mrrs=4096".into(), Verdict::Helps)]);
+    assert!(found.effects[0].why.as_ref().unwrap().contains("Invalid argument"), "{found:?}");
+}
+
+#[test]
+fn one_experiment_runs_at_a_time_and_only_in_a_folder_of_its_own() {
+    let tree = Tree::new("tune-folders");
+    let script = tree.script("echo 100");
+    let line = format!("tune {BDF} --try mrrs=4096 --score x:max -- {script}");
+    let folder = tree.log().parent().unwrap().to_owned();
+    let elsewhere = tree.root.join("elsewhere");
+    fs::create_dir_all(&elsewhere).unwrap();
+    fs::set_permissions(&elsewhere, PermissionsExt::from_mode(0o700)).unwrap();
+    fs::create_dir_all(folder.parent().unwrap()).unwrap();
+    symlink(&elsewhere, &folder).unwrap();
+    let ended = tree.run(&line).expect_code(2);
+    assert!(ended.stderr.contains("no link is followed here"), "{}", ended.stderr);
+    fs::remove_file(&folder).unwrap();
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
+    let ended = tree.run(&line).expect_code(2);
+    assert!(ended.stderr.contains("make it root's own with mode 700"), "{}", ended.stderr);
+    fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).unwrap();
+    let target = tree.root.join("target");
+    symlink(&target, tree.log()).unwrap();
+    tree.run(&line).expect_code(2);
+    assert!(!target.exists(), "a link was followed");
+    fs::remove_file(tree.log()).unwrap();
+    // The experiment starts another one.
+    let inner = format!("{PROGRAM} --root {} tune {BDF} --try mrrs=4096 --score x:max -- true", tree.root.display());
+    let script = tree.script(&format!("{inner} 2>&1 | grep -o 'another pciescope tune (process [0-9]*)' >&2; exit 1"));
+    let ended = tree.run(&format!("tune {BDF} --try mrrs=4096 --score x:max -- {script}")).expect_code(2);
+    assert!(ended.stderr.contains("another pciescope tune (process"), "{}", ended.stderr);
+    assert_eq!(tree.control(), FOUND);
+    // Another place.
+    let elsewhere = elsewhere.display();
+    let script = tree.script(&format!("ls {elsewhere} | grep -q tune.jsonl && echo 100"));
+    tree.run(&format!("tune {BDF} --try mrrs=4096 --state-dir {elsewhere} --score x:max -- {script}")).expect_code(0);
+}
+
+#[test]
+fn what_cannot_be_tried_is_refused_with_its_reason() {
+    let tree = Tree::new("tune-refusals");
+    let script = tree.script("echo 100");
+    let before = tree.all();
+    let tried = |options: &str| format!("tune {BDF} {options} --score x:max -- {script}");
+    for (line, why) in [
+        (tried("--try mps=512"), "mps: the whole path has to agree"),
+        (tried("--try ext-tags=on"), "ext-tags: it is off, and the path may not take 8-bit tags"),
+        (tried("--try governor=performance"), "governor: it also changes the whole machine: --shared allows that"),
+        (tried("--try scheduler=none"), "scheduler: this device or machine does not have it"),
+        (tried("--try mrrs=8192"), "mrrs: 8192 is none of its values: 128 to 4096"),
+        (tried("--try mrrs=512"), "mrrs is 512 already"),
+        (tried("--try irq-cpu=7"), "irq-cpu: 7 is none of its values: CPUs of 0-1"),
+        (tried("--try aspm-l1=maybe"), "aspm-l1: maybe is none of its values: on, off"),
+        (tried("--try numa"), "numa: the machine has one node"),
+        (tried("--try turbo"), "\"turbo\" is no knob; the knobs are all, mrrs"),
+        (tried("--try mrrs="), "write a knob and its values"),
+        (tried("--try mrrs=4096 --least 0"), "it is above 0 and below 100"),
+        (tried("--try mrrs=4096").replace("x:max", "x:best"), "write a name and which way is better"),
+        (format!("tune {BDF} --try mrrs=4096 --score x:max"), "<CMD>"),
+        (format!("tune {BDF} --try mrrs=4096 -- {script}"), "--score"),
+        (format!("tune {BDF} --dry-run"), "--try"),
+        ("tune 0000:7f:1f.7".to_owned(), "no such PCI function"),
+        (format!("tune {BDF} --backend fake --try mrrs=4096 --score x:max -- true"), "takes no workload"),
+    ] {
+        let ended = tree.run(&line).expect_code(2);
+        assert!(ended.stderr.contains(why) && ended.stderr.contains("hint: "), "{line}: {}", ended.stderr);
+    }
+    assert_eq!(tree.all(), before);
+}
+
+#[test]
+fn registers_that_may_not_be_written_say_why() {
+    for (change, why) in [
+        ((|tree| tree.put("sys/kernel/security/lockdown", "none [integrity]")) as fn(&Tree), "kernel lockdown forbids"),
+        (|tree| tree.put(&format!("sys/bus/pci/devices/{BDF}/physfn/x"), ""), "it is that of the physical function"),
+        (|tree| tree.put(&format!("sys/bus/pci/devices/{BDF}/class"), "0x060400"), "it is a bridge"),
+        (|tree| fs::write(tree.config(), [0xff; 256]).unwrap(), "all-ones"),
+        (|tree| fs::write(tree.config(), [0; 64]).unwrap(), "only the first 64 bytes"),
+        (|tree| tree.set_control(FOUND & !0x10), "it is off: it is only taken away, and given back"),
+        (
+            |tree| {
+                fs::create_dir_all(tree.root.join("sys/bus/pci/drivers/nvme")).unwrap();
+                let link = tree.root.join(format!("sys/bus/pci/devices/{BDF}/driver"));
+                symlink("../../../drivers/nvme", link).unwrap();
+            },
+            "it needs the driver (nvme) off",
+        ),
+    ] {
+        let tree = Tree::new("tune-registers");
+        change(&tree);
+        let ended = tree.run(&format!("tune {BDF} --json")).expect_code(0);
+        let records = ended.records();
+        let refused: Vec<&String> = tune(&records).knobs.iter().filter_map(|knob| knob.refused.as_ref()).collect();
+        assert!(refused.iter().any(|text| text.contains(why)), "{why}: {refused:?}");
+    }
+}
+
+#[test]
+fn the_record_becomes_a_page() {
+    let at = folder("tune-page");
+    let file = at.join("tune.jsonl");
+    let line = format!("tune nvme0n1 --backend fake --try mrrs=4096 --try aspm-l1 -q -o {}", file.display());
+    run(&line).expect_code(0);
+    let page = at.join("tune.html");
+    run(&format!("report {} -o {}", file.display(), page.display())).expect_code(0);
+    let page = fs::read_to_string(page).unwrap();
+    for word in ["Best together", "mrrs 4096", "no difference", "setpci"] {
+        assert!(page.contains(word), "{word} is not in the page");
+    }
+}

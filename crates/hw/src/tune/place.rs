@@ -1,0 +1,133 @@
+//! Where a knob is set: bits of a register, or a file of the kernel. A value here is as the machine has it (`raw`).
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use pciescope_core::Bdf;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Root, pci};
+
+/// A place that holds a value.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SettingPlace {
+    /// Some bits of a 16-bit register in configuration space.
+    Register {
+        /// The function.
+        bdf: Bdf,
+        /// The register's offset.
+        at: u16,
+        /// Its bits; no other bit is changed.
+        mask: u16,
+    },
+    /// A file of the kernel, by its absolute path.
+    File(PathBuf),
+    /// The file of PM QoS: a value holds as long as the file is open. Only shown when read.
+    Held(PathBuf),
+    /// The CPUs of the workload, which are this program's own matter.
+    Workload,
+}
+
+impl SettingPlace {
+    /// The value now: of a register its bits in hexadecimal, of a file its text, and of a choice in brackets the chosen
+    /// one.
+    ///
+    /// # Errors
+    /// [`Error::Read`].
+    pub fn read(&self, root: &Root) -> Result<String, Error> {
+        match self {
+            SettingPlace::Register { bdf, at, mask } => Ok(hex(word(root, *bdf, *at)? & mask)),
+            SettingPlace::File(path) => Ok(chosen(root.read(path)?.lines().next().unwrap_or_default()).to_owned()),
+            SettingPlace::Held(path) => {
+                let path = root.path(path);
+                let bytes = std::fs::read(&path).map_err(|source| Error::Read { path, source })?;
+                let value = bytes.first_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes));
+                Ok(value.unwrap_or_default().to_string())
+            }
+            SettingPlace::Workload => Ok(String::new()),
+        }
+    }
+
+    /// Writes a value, and reads it back.
+    ///
+    /// # Errors
+    /// [`Error::Write`], also where the machine took another value; [`Error::Read`].
+    pub fn write(&self, root: &Root, raw: &str) -> Result<(), Error> {
+        match self {
+            SettingPlace::Register { bdf, at, mask } => {
+                let path = root.path(pci::folder(*bdf).join("config"));
+                let bits = u16::from_str_radix(raw.trim_start_matches("0x"), 16).unwrap_or_default() & mask;
+                let now = word(root, *bdf, *at)?;
+                let file = OpenOptions::new().write(true).open(&path);
+                let put = file.and_then(|file| file.write_all_at(&(now & !mask | bits).to_le_bytes(), u64::from(*at)));
+                put.map_err(|source| Error::write(&path, raw, source))?;
+            }
+            SettingPlace::File(path) => {
+                let path = root.path(path);
+                let put = OpenOptions::new().write(true).open(&path).and_then(|mut file| {
+                    // In one piece, so that a kill leaves the one or the other. Files of a recorded machine keep what was behind.
+                    let text = format!("{raw}\n");
+                    file.write_all(text.as_bytes())?;
+                    if root.is_live() { Ok(()) } else { file.set_len(text.len() as u64) }
+                });
+                put.map_err(|source| Error::write(&path, raw, source))?;
+            }
+            SettingPlace::Held(_) | SettingPlace::Workload => return Ok(()),
+        }
+        match self.read(root)? {
+            now if now == raw => Ok(()),
+            now => Err(Error::write(&self.path(root), raw, io::Error::other(format!("it holds {now} afterwards")))),
+        }
+    }
+
+    /// The file that is written, for errors.
+    pub fn path(&self, root: &Root) -> PathBuf {
+        match self {
+            SettingPlace::Register { bdf, .. } => root.path(pci::folder(*bdf).join("config")),
+            SettingPlace::File(path) | SettingPlace::Held(path) => root.path(path),
+            SettingPlace::Workload => PathBuf::new(),
+        }
+    }
+
+    /// Whether it is the machine's own, whichever device is in it.
+    pub fn is_of_machine(&self) -> bool {
+        matches!(self, SettingPlace::File(path) if path.starts_with("/sys/devices/system"))
+    }
+
+    /// Whether this process may write it.
+    pub fn is_writable(&self, root: &Root) -> bool {
+        let is = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+        matches!(self, SettingPlace::Workload) || is(&self.path(root))
+    }
+}
+
+/// Bits as they are written down.
+pub(super) fn hex(bits: u16) -> String {
+    format!("{bits:#06x}")
+}
+
+/// Two bytes of configuration space.
+fn word(root: &Root, bdf: Bdf, at: u16) -> Result<u16, Error> {
+    let path = root.path(pci::folder(bdf).join("config"));
+    let mut bytes = [0; 2];
+    let read = std::fs::File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, u64::from(at)));
+    match (read, u16::from_le_bytes(bytes)) {
+        (Err(source), _) => Err(Error::Read { path, source }),
+        // Reserved bits of Device Control make no register that is all ones; this is a function that does not answer.
+        (Ok(()), 0xffff) => Err(Error::Read { path, source: io::Error::other("it reads all-ones: asleep or gone") }),
+        (Ok(()), word) => Ok(word),
+    }
+}
+
+/// `kyber` of `none [kyber] bfq`; a text without brackets as it is.
+fn chosen(text: &str) -> &str {
+    text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(text.trim(), |(one, _)| one)
+}
+
+/// All choices of such a text.
+pub(super) fn choices(text: &str) -> Vec<String> {
+    text.split_whitespace().map(|word| word.trim_matches(['[', ']']).to_owned()).collect()
+}

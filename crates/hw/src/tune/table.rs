@@ -1,0 +1,313 @@
+//! The table of knobs: each row finds a knob on a machine. docs/tune.md has the same table for users.
+
+use std::path::PathBuf;
+
+use pciescope_core::text::chain;
+use pciescope_core::tune::Knob;
+use pciescope_core::{Bdf, Cpu, CpuList, Function};
+
+use super::place::{SettingPlace, choices};
+use super::{Coding, Domain, FoundKnob};
+use crate::config::Config;
+use crate::express::Express;
+use crate::probe::resource::is_locked_down;
+use crate::{Root, nodes, pci, placement, topology};
+
+/// The machine while its knobs are looked for.
+struct Bench<'m> {
+    root: &'m Root,
+    bdf: Bdf,
+    function: &'m Function,
+    config: Config,
+    cpus: Vec<Cpu>,
+    online: CpuList,
+}
+
+type Finder = fn(&Bench<'_>, &str) -> Option<FoundKnob>;
+
+const WRITTEN: &str = "written back";
+const POWER: &str = "more power, or a slow exit";
+const WAIT: &str = "other users of the disk wait longer";
+
+/// Name, risk, how it is put back, how the parameter of the kernel begins that sets it, what finds it.
+const ROWS: [(&str, &str, &str, &str, Finder); 19] = [
+    ("mrrs", "other devices may wait longer behind large reads", WRITTEN, "pci=pcie_bus_", mrrs),
+    ("mps", "packets that the path does not take are lost", "-", "pci=pcie_bus_", mps),
+    ("relaxed-ordering", "none: less reordering", WRITTEN, "-", |bench, _| taken_away(bench, 0x0010)),
+    ("no-snoop", "none: more snooping", WRITTEN, "-", |bench, _| taken_away(bench, 0x0800)),
+    ("ext-tags", "a path without 8-bit tags mixes answers up", WRITTEN, "-", ext_tags),
+    ("aspm-l0s", POWER, WRITTEN, "pcie_aspm", aspm),
+    ("aspm-l1", POWER, WRITTEN, "pcie_aspm", aspm),
+    ("aspm-l1.1", POWER, WRITTEN, "pcie_aspm", aspm),
+    ("aspm-l1.2", POWER, WRITTEN, "pcie_aspm", aspm),
+    ("pcipm-l1.1", POWER, WRITTEN, "pcie_aspm", aspm),
+    ("pcipm-l1.2", POWER, WRITTEN, "pcie_aspm", aspm),
+    ("irq-cpu", "irqbalance may move it back: then the experiment ends", WRITTEN, "irqaffinity=", irq_cpu),
+    ("cpu", "none: of the workload alone", "by its end", "isolcpus=", cpu),
+    ("numa", "none: of the workload alone", "by its end", "-", numa),
+    ("idle-latency", "more power and heat", "by its end", "-", idle_latency),
+    ("governor", "more power and heat", WRITTEN, "cpufreq.default_governor=", governor),
+    ("iommu", "a device without its driver", "-", "iommu", iommu),
+    ("scheduler", WAIT, WRITTEN, "elevator=", scheduler),
+    ("nr_requests", WAIT, WRITTEN, "-", nr_requests),
+];
+
+/// The names of all knobs.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().map(|row| row.0)
+}
+
+/// The knobs of a function and of the machine around it. Registers are read, nothing is written.
+pub fn knobs(root: &Root, bdf: Bdf, function: &Function) -> Vec<FoundKnob> {
+    let cpus = topology::cpus(root).unwrap_or_default();
+    let online = topology::online(root).unwrap_or_default();
+    let bench = Bench { root, bdf, function, config: Config::load(root, bdf), cpus, online };
+    let parameters = root.text("/proc/cmdline").unwrap_or_default();
+    let found = |(name, risk, put_back, parameter, find): &(&str, &str, &str, &str, Finder)| {
+        let mut found = find(&bench, name)?;
+        let by = parameters.split_whitespace().find(|word| word.starts_with(parameter));
+        let values: Result<Vec<String>, crate::Error> =
+            found.places.iter().map(|place| Ok(found.value(&place.read(root)?))).collect();
+        let blocked = found.places.iter().find(|place| !place.is_writable(root)).map(|place| place.path(root));
+        let knob = &mut found.knob;
+        (knob.name, knob.risk, knob.put_back) = ((*name).into(), (*risk).into(), (*put_back).into());
+        knob.set_by = by.map_or_else(|| "as found".to_owned(), |word| format!("kernel parameter {word}"));
+        if let (None, Some(path)) = (&knob.refused, blocked) {
+            knob.refused = Some(format!("{} cannot be written: run it as root", path.display()));
+        }
+        match values {
+            Ok(mut values) => {
+                values.dedup();
+                knob.value = knob.value.take().or((!values.is_empty()).then(|| values.join(" and ")));
+            }
+            Err(error) => drop(knob.refused.get_or_insert_with(|| chain(&error))),
+        }
+        found.tries.retain(|value| found.knob.value.as_ref() != Some(value));
+        Some(found)
+    };
+    ROWS.iter().filter_map(found).collect()
+}
+
+impl FoundKnob {
+    /// At some places, with the values that it takes.
+    fn at(places: Vec<SettingPlace>, domain: Domain) -> FoundKnob {
+        let (range, tries) = match &domain {
+            Domain::OneOf(all) => (all.join(", "), all.clone()),
+            Domain::Cpus(all) => (format!("CPUs of {all}"), Vec::new()),
+            Domain::Within(low, high) => (format!("{low} to {high}"), Vec::new()),
+        };
+        FoundKnob { knob: Knob { range, ..Knob::default() }, places, domain, tries, ..FoundKnob::default() }
+    }
+
+    fn range(mut self, range: impl Into<String>) -> FoundKnob {
+        self.knob.range = range.into();
+        self
+    }
+
+    /// Not changed, unless another reason is known already.
+    fn refused(mut self, why: Option<impl Into<String>>) -> FoundKnob {
+        self.knob.refused = self.knob.refused.or(why.map(Into::into));
+        self
+    }
+
+    fn shared(mut self, with: Option<String>) -> FoundKnob {
+        self.knob.shared = with;
+        self
+    }
+}
+
+fn one_of<T: ToString>(all: impl IntoIterator<Item = T>) -> Domain {
+    Domain::OneOf(all.into_iter().map(|one| one.to_string()).collect())
+}
+
+fn on_or_off() -> Domain {
+    one_of(["on", "off"])
+}
+
+/// Bits of Device Control (7.5.3.4), and what the register holds.
+fn device_control(bench: &Bench<'_>, mask: u16, coding: Coding, domain: Domain) -> (FoundKnob, u16) {
+    let express = Express::of(&bench.config);
+    let refused = match &express {
+        _ if bench.root.exists(pci::folder(bench.bdf).join("physfn")) => {
+            Some("it is that of the physical function".into())
+        }
+        _ if is_locked_down(bench.root) => Some("kernel lockdown forbids to write registers".into()),
+        _ if pci::is_bridge(bench.function.class) => Some("it is a bridge: all behind it would change".into()),
+        None => Some(bench.config.limit().unwrap_or_else(|| "it has no PCI Express capability".to_owned())),
+        Some(_) => bench.config.silence().map(|why| format!("it does not answer: {why}")),
+    };
+    let place = |express: &Express<'_>| SettingPlace::Register { bdf: bench.bdf, at: express.at as u16 + 8, mask };
+    let permanent = format!("setpci -s {} CAP_EXP+8.w=RAW:{mask:04x}", bench.bdf);
+    let found = FoundKnob::at(express.iter().map(place).collect(), domain).refused(refused);
+    (FoundKnob { coding, permanent, ..found }, express.map_or(0, |express| express.device_control()))
+}
+
+fn mrrs(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    let own = bench.config.mps_bytes().unwrap_or(128);
+    // Above its own limit, what comes back may be larger packets than it takes (the kernel's pcie_bus_perf counts on this).
+    let above = bench.function.path.iter().filter_map(|bdf| Config::load(bench.root, *bdf).mps_bytes()).max();
+    // Linux raises it on no device below these: no_inc_mrrs (drivers/pci/quirks.c, Loongson).
+    let root_port = bench.function.path.first().and_then(|bdf| pci::id(bench.root, *bdf, "vendor").ok());
+    let (most, why) = match () {
+        () if root_port == Some(0x0014) => (bench.config.mrrs_bytes().unwrap_or(128), " (quirk of the root port)"),
+        () if above > Some(own) => (own, " (as its payload)"),
+        () => (4096, ""),
+    };
+    let sizes = one_of((0..6).map(|code| 128 << code).filter(|bytes| *bytes <= most));
+    Some(device_control(bench, 0x7000, Coding::Size(0x1000), sizes).0.range(format!("128 to {most}{why}")))
+}
+
+fn mps(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    let most = Express::of(&bench.config).and_then(|express| express.payload_most()).unwrap_or(128);
+    let (found, _) = device_control(bench, 0x00e0, Coding::Size(0x20), one_of([""; 0]));
+    Some(found.range(format!("128 to {most}")).refused(Some("the whole path has to agree, drivers off")))
+}
+
+/// What is only taken away: `on` where it was found.
+fn taken_away(bench: &Bench<'_>, mask: u16) -> Option<FoundKnob> {
+    let (found, control) = device_control(bench, mask, Coding::Bits(mask), on_or_off());
+    Some(found.refused((control & mask == 0).then_some("it is off: it is only taken away, and given back")))
+}
+
+fn ext_tags(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    const EXTENDED_TAGS: u16 = 0x0100;
+    let (found, control) = device_control(bench, EXTENDED_TAGS, Coding::Bits(EXTENDED_TAGS), on_or_off());
+    let driver = bench.function.driver.as_ref().map(|driver| format!("it needs the driver ({driver}) off"));
+    // Who answers has to take 8-bit tags too, which no register of the function tells.
+    let is_off = control & EXTENDED_TAGS == 0;
+    Some(found.refused(driver).refused(is_off.then_some("it is off, and the path may not take 8-bit tags")))
+}
+
+/// The kernel's files of a link's power states.
+const ASPM: [(&str, &str); 6] = [
+    ("aspm-l0s", "l0s_aspm"),
+    ("aspm-l1", "l1_aspm"),
+    ("aspm-l1.1", "l1_1_aspm"),
+    ("aspm-l1.2", "l1_2_aspm"),
+    ("pcipm-l1.1", "l1_1_pcipm"),
+    ("pcipm-l1.2", "l1_2_pcipm"),
+];
+
+fn aspm(bench: &Bench<'_>, name: &str) -> Option<FoundKnob> {
+    let folder = pci::folder(bench.bdf).join("link");
+    let (own, others): (Vec<_>, Vec<_>) = ASPM.into_iter().partition(|(knob, _)| *knob == name);
+    let places = |files: Vec<(&str, &str)>| -> Vec<SettingPlace> {
+        let files = files.into_iter().map(|(_, file)| folder.join(file));
+        files.filter(|file| bench.root.exists(file)).map(SettingPlace::File).collect()
+    };
+    let file = own.first()?.1;
+    let is_sibling = |bdf: &Bdf| (bdf.domain, bdf.bus) == (bench.bdf.domain, bench.bdf.bus) && *bdf != bench.bdf;
+    let siblings: Vec<String> =
+        pci::addresses(bench.root).iter().filter(|bdf| is_sibling(bdf)).map(Bdf::to_string).collect();
+    let shared = (!siblings.is_empty()).then(|| format!("{} on the same link", siblings.join(", ")));
+    let found = FoundKnob::at(places(own), on_or_off()).shared(shared);
+    let rule = format!("SUBSYSTEM==\"pci\", KERNEL==\"{}\", ATTR{{link/{file}}}=\"RAW\"", bench.bdf);
+    // The kernel takes substates away with L1, and L1 back with a substate.
+    let along = places(others);
+    let permanent = format!("udev rule: ACTION==\"add\", {rule}");
+    (!found.places.is_empty()).then_some(FoundKnob { along, coding: Coding::Digit, permanent, ..found })
+}
+
+/// One CPU of each node, that of the function first.
+fn one_of_each_node(bench: &Bench<'_>, among: &CpuList) -> Vec<String> {
+    let mut nodes = topology::nodes(&bench.cpus);
+    nodes.sort_by_key(|(node, _)| (Some(*node) != bench.function.node, *node));
+    nodes
+        .iter()
+        .filter_map(|(_, cpus)| cpus.iter().find(|cpu| among.contains(*cpu)))
+        .map(|cpu| cpu.to_string())
+        .collect()
+}
+
+fn irq_cpu(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    let irqs = bench.root.names(pci::folder(bench.bdf).join("msi_irqs")).into_iter();
+    let files = irqs.map(|irq| PathBuf::from(format!("/proc/irq/{irq}/smp_affinity_list")));
+    let places: Vec<_> = files.filter(|file| bench.root.exists(file)).map(SettingPlace::File).collect();
+    let tries = one_of_each_node(bench, &bench.online);
+    let permanent = "a service that writes VALUE to /proc/irq/N/smp_affinity_list, without irqbalance".to_owned();
+    let is_there = !places.is_empty();
+    is_there.then(|| FoundKnob { tries, permanent, ..FoundKnob::at(places, Domain::Cpus(bench.online.clone())) })
+}
+
+fn cpu(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    let online = || bench.online.clone();
+    let allowed =
+        if bench.root.is_live() { placement::allowed(&bench.online).unwrap_or_else(|_| online()) } else { online() };
+    let tries = one_of_each_node(bench, &allowed);
+    let value = Some(allowed.to_string());
+    let mut found = FoundKnob::at(vec![SettingPlace::Workload], Domain::Cpus(allowed));
+    found.knob.value = value;
+    Some(FoundKnob { tries, permanent: "start the workload by `taskset -c VALUE`".to_owned(), ..found })
+}
+
+fn numa(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    let nodes = topology::nodes(&bench.cpus);
+    let one = (nodes.len() < 2).then_some("the machine has one node");
+    let mut found = FoundKnob::at(vec![SettingPlace::Workload], one_of(nodes.iter().map(|node| node.0))).refused(one);
+    found.knob.value = Some("any".to_owned());
+    Some(FoundKnob { permanent: "start it by `numactl --cpunodebind=VALUE --membind=VALUE`".to_owned(), ..found })
+}
+
+/// What a file of all CPUs changes.
+fn machine() -> Option<String> {
+    Some("the whole machine".to_owned())
+}
+
+fn idle_latency(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    const QOS: &str = "/dev/cpu_dma_latency";
+    let found = FoundKnob::at(vec![SettingPlace::Held(QOS.into())], Domain::Within(0, 2_000_000_000)).shared(machine());
+    let permanent = format!("a service that holds {QOS} open with VALUE (tuned: force_latency=VALUE)");
+    bench.root.exists(QOS).then_some(FoundKnob { tries: vec!["0".to_owned()], permanent, ..found })
+}
+
+fn governor(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    let file = |cpu: u32, name: &str| PathBuf::from(format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/{name}"));
+    let places = |name: &str| -> Vec<SettingPlace> {
+        let files = bench.online.iter().map(|cpu| file(cpu, name));
+        files.filter(|file| bench.root.exists(file)).map(SettingPlace::File).collect()
+    };
+    let all = bench.root.text(file(bench.online.iter().next()?, "scaling_available_governors"))?;
+    // Without somebody who sets the frequency `userspace` says nothing.
+    let all = one_of(choices(&all).into_iter().filter(|one| one != "userspace"));
+    let permanent = "kernel parameter cpufreq.default_governor=VALUE".to_owned();
+    let found = FoundKnob::at(places("scaling_governor"), all).shared(machine());
+    // Some drivers change it along with the governor.
+    Some(FoundKnob { along: places("energy_performance_preference"), permanent, ..found })
+}
+
+fn iommu(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    let file = format!("/sys/kernel/iommu_groups/{}/type", bench.function.iommu_group?);
+    let found = FoundKnob::at(vec![SettingPlace::File((&file).into())], one_of(["DMA", "DMA-FQ", "identity"]));
+    bench.root.exists(&file).then(|| found.refused(Some("it needs the drivers of the whole group off")))
+}
+
+/// A file of the queues of the function's disks, with what it holds on the first of them.
+fn queue(bench: &Bench<'_>, file: &str, domain: fn(&str) -> Domain) -> Option<(FoundKnob, Vec<PathBuf>)> {
+    let disks = nodes::names(bench.root, bench.bdf).into_iter();
+    let queues = disks.map(|disk| PathBuf::from("/sys/class/block").join(disk).join("queue"));
+    let queues: Vec<PathBuf> = queues.filter(|queue| bench.root.exists(queue.join(file))).collect();
+    let text = bench.root.text(queues.first()?.join(file))?;
+    let disk = queues.first()?.parent()?.file_name()?.to_str()?.to_owned();
+    let rule = format!("SUBSYSTEM==\"block\", KERNEL==\"{disk}\", ATTR{{queue/{file}}}=\"VALUE\"");
+    let permanent = format!("udev rule: ACTION==\"add|change\", {rule}");
+    let places = queues.iter().map(|queue| SettingPlace::File(queue.join(file))).collect();
+    Some((FoundKnob { permanent, ..FoundKnob::at(places, domain(&text)) }, queues))
+}
+
+fn scheduler(bench: &Bench<'_>, name: &str) -> Option<FoundKnob> {
+    let (found, queues) = queue(bench, name, |text| one_of(choices(text)))?;
+    let beside = |queue: &PathBuf| -> Vec<PathBuf> {
+        let own = bench.root.names(queue.join("iosched")).into_iter().map(|name| queue.join("iosched").join(name));
+        ["nr_requests", "wbt_lat_usec"].iter().map(|file| queue.join(file)).chain(own).collect()
+    };
+    let along = queues.iter().flat_map(beside).filter(|file| bench.root.exists(file));
+    Some(FoundKnob { along: along.map(SettingPlace::File).collect(), ..found })
+}
+
+fn nr_requests(bench: &Bench<'_>, name: &str) -> Option<FoundKnob> {
+    // The least that Linux takes (BLKDEV_MIN_RQ); the driver has the most.
+    let (found, _) = queue(bench, name, |_| Domain::Within(4, 1 << 16))?;
+    let now: u64 = found.places.first()?.read(bench.root).ok()?.parse().ok()?;
+    let tries = [now / 2, now * 2].into_iter().filter(|number| *number >= 4).map(|number| number.to_string()).collect();
+    Some(FoundKnob { tries, ..found }.range("4 to what the driver takes"))
+}
