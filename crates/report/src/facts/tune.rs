@@ -94,6 +94,9 @@ fn answer(tune: &Tune, plan: Option<&TunePlan>) -> String {
     parts.join("; ")
 }
 
+/// A wider interval tells nothing, in percent.
+const FARTHEST_PERCENT: f64 = 1000.0;
+
 /// A setting: `mrrs 4096`.
 fn what(effect: &Effect) -> String {
     let all: Vec<String> = effect.settings.iter().map(|one| format!("{} {}", one.knob, one.value)).collect();
@@ -103,6 +106,10 @@ fn what(effect: &Effect) -> String {
 /// `+11 % (9 to 13)`; from 10 % on in whole percent.
 fn change(difference: Option<Difference>) -> String {
     let Some(Difference { percent, low_percent, high_percent }) = difference else { return "-".to_owned() };
+    // Nothing is known that may be anything.
+    if high_percent - low_percent > FARTHEST_PERCENT {
+        return "not known".to_owned();
+    }
     let digits = usize::from(percent.abs() < 10.0);
     // No -0.0.
     let text = |value: f64, sign: &str| {
