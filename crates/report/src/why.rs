@@ -138,7 +138,7 @@ pub(crate) fn device_share(section: &Section) -> Option<DeviceShare> {
     for why in section.records.iter().filter_map(|record| record.why.as_ref()) {
         let Some(reads) = &why.control else { continue };
         let of_device = why.slowest.iter().filter(|sample| sample.cause() == Cause::Device);
-        let Some(last) = of_device.clone().last() else { continue };
+        let Some(last) = of_device.clone().next_back() else { continue };
         let excess_ns = last.value_ns - why.typical_ns;
         slow += of_device.count() as u64;
         samples += reads.samples;
