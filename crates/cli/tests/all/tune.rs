@@ -366,9 +366,9 @@ fn kills_at_random_moments_leave_nothing() {
 #[test]
 fn a_signal_ends_the_experiment_and_everything_is_put_back() {
     let tree = Tree::new("tune-signal");
-    let script = tree.script("[ $m = 5 ] && kill -INT $PPID; echo 100");
+    let script = tree.script("[ $m = 5 ] && kill -TERM $PPID; echo 100");
     let before = tree.all();
-    let ended = tree.run(&format!("tune {BDF} --try mrrs=4096 --score x:max -j -- {script}")).expect_code(130);
+    let ended = tree.run(&format!("tune {BDF} --try mrrs=4096 --score x:max -j -- {script}")).expect_code(143);
     assert_eq!((tree.all(), tree.log().exists()), (before, false));
     let records = ended.records();
     assert_eq!(verdicts(tune(&records)), [("mrrs=4096".into(), Verdict::Undecided)]);
