@@ -43,7 +43,7 @@ impl Tree {
         tree.put(&format!("{own}/msi_irqs/40"), "msix");
         tree.put("proc/irq/40/smp_affinity_list", "0-1");
         tree.put("proc/sys/kernel/random/boot_id", "first");
-        tree.put("proc/cmdline", "quiet pcie_aspm.policy=default");
+        tree.put("proc/cmdline", "quiet pcie_aspm.policy=default -- -x");
         tree.put("sys/devices/system/cpu/online", "0-1");
         for cpu in 0..2 {
             let frequency = format!("sys/devices/system/cpu/cpu{cpu}/cpufreq");

@@ -29,7 +29,7 @@ const WRITTEN: &str = "written back";
 const POWER: &str = "more power, or a slow exit";
 const WAIT: &str = "other users of the disk wait longer";
 
-/// Name, risk, how it is put back, how the parameter of the kernel begins that sets it, what finds it.
+/// Name, risk, how it is put back, how the parameter of the kernel begins that sets it or `-`, what finds it.
 const ROWS: [(&str, &str, &str, &str, Finder); 19] = [
     ("mrrs", "other devices may wait longer behind large reads", WRITTEN, "pci=pcie_bus_", mrrs),
     ("mps", "packets that the path does not take are lost", "-", "pci=pcie_bus_", mps),
@@ -65,7 +65,9 @@ pub fn knobs(root: &Root, bdf: Bdf, function: &Function) -> Vec<FoundKnob> {
     let parameters = root.text("/proc/cmdline").unwrap_or_default();
     let found = |(name, risk, put_back, parameter, find): &(&str, &str, &str, &str, Finder)| {
         let mut found = find(&bench, name)?;
-        let by = parameters.split_whitespace().find(|word| word.starts_with(parameter));
+        // Words behind `--` are not the kernel's.
+        let mut words = parameters.split_whitespace().take_while(|word| *word != "--");
+        let by = words.find(|word| *parameter != "-" && word.starts_with(parameter));
         let values: Result<Vec<String>, crate::Error> =
             found.places.iter().map(|place| Ok(found.value(&place.read(root)?))).collect();
         let blocked = found.places.iter().find(|place| !place.is_writable(root)).map(|place| place.path(root));
