@@ -12,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::events::{Events, KernelEvent, What};
 use super::files::{Files, Opener};
+use super::uevents::Uevents;
 use super::{BIT_ERRORS, End, Fixed, Links, Moment, Sample};
 use crate::express::{self, Express, PortType};
 use crate::inventory::{CORRECTABLE, FATAL, NONFATAL};
@@ -26,33 +27,50 @@ pub struct LiveLinks {
     root: Root,
     /// Only these and the ports above them; all where it is empty.
     only: BTreeSet<Bdf>,
+    /// The functions that are listed, each with a number that another one at its address does not have.
+    listed: BTreeMap<Bdf, u64>,
     known: BTreeMap<Bdf, Known>,
     /// Which functions sleep, of this sample: a port does not fall asleep while one below is awake.
     power: BTreeMap<Bdf, Power>,
+    /// The same of the sample before.
+    power_before: BTreeMap<Bdf, Power>,
     /// Errors as they were last read; none of a function without counts.
     errors: BTreeMap<Bdf, Option<Errors>>,
     /// Whether this sample reads them.
     reads_errors: bool,
+    /// Whether this sample reads again what the kernel tells of when it changes: which functions and drivers there are.
+    reads_all: bool,
     samples: u64,
     files: Files,
     log: Option<Log>,
     events: io::Result<Events>,
+    uevents: Option<Uevents>,
     is_guest: bool,
 }
 
-/// What a function's power management says: whether it sleeps, and its state.
-type Power = (bool, Option<String>);
+/// What a function's power management says.
+#[derive(Debug, Clone)]
+struct Power {
+    is_active: bool,
+    is_asleep: bool,
+    /// Its state, such as `D0`.
+    state: Option<String>,
+}
+
 /// Errors by their severity, and those of bits, where the kernel has all of their names.
 type Errors = ([u64; 3], Option<[u64; 3]>);
 
-/// Where the kernel tells of each error, they are read in one sample of so many, and when it tells.
-const ERRORS_EVERY: u64 = 10;
+/// What the kernel tells of when it changes is read then, and in one sample of so many.
+const ALL_EVERY: u64 = 10;
 
 /// What is looked up once for a function.
 #[derive(Debug, Clone, Default)]
 struct Known {
     fixed: Arc<Fixed>,
     path: Vec<Bdf>,
+    driver: Option<String>,
+    /// Its link registers as they were last read.
+    link: Option<u32>,
     /// Offsets in configuration space; `None` until the function was seen awake.
     offsets: Option<Offsets>,
 }
@@ -74,14 +92,18 @@ impl LiveLinks {
         LiveLinks {
             root: root.clone(),
             only,
+            listed: BTreeMap::new(),
             known: BTreeMap::new(),
             power: BTreeMap::new(),
+            power_before: BTreeMap::new(),
             errors: BTreeMap::new(),
             reads_errors: true,
+            reads_all: true,
             samples: 0,
             files: Files::default(),
             log: Log::open(root),
             events: if root.is_live() { Events::open(root) } else { Err(io::ErrorKind::Unsupported.into()) },
+            uevents: Uevents::open(root),
             is_guest: environment::hypervisor(root).is_some(),
         }
     }
@@ -103,43 +125,55 @@ impl LiveLinks {
     /// Whether a function sleeps, or a bridge above it: to read its registers would wake them.
     fn is_asleep(&mut self, bdf: Bdf, path: &[Bdf]) -> bool {
         let (root, files, power) = (&self.root, &mut self.files, &mut self.power);
+        let (before, reads_all) = (&self.power_before, self.reads_all);
         let mut look = |bdf: Bdf| {
             let status = files.text(root, bdf, "power/runtime_status");
-            let state = files.text(root, bdf, "power_state");
+            let is_active = status.as_deref() == Some("active");
+            // One that stays active keeps its state.
+            let kept = before.get(&bdf).filter(|before| is_active && before.is_active && !reads_all);
+            let state = kept.map_or_else(|| files.text(root, bdf, "power_state"), |before| before.state.clone());
             let is_suspended = matches!(status.as_deref(), Some("suspended" | "suspending" | "resuming"));
-            (is_suspended || state.as_deref() == Some("D3cold"), state)
+            Power { is_active, is_asleep: is_suspended || state.as_deref() == Some("D3cold"), state }
         };
         let own = look(bdf);
-        let is_own = own.0;
+        let is_own = own.is_asleep;
         power.insert(bdf, own);
-        let mut is = |bdf: Bdf| power.entry(bdf).or_insert_with(|| look(bdf)).0;
+        let mut is = |bdf: Bdf| power.entry(bdf).or_insert_with(|| look(bdf)).is_asleep;
         is_own || path.iter().any(|above| is(*above))
     }
 
+    /// The function as it is now; `None` where it went away meanwhile.
     fn end(&mut self, bdf: Bdf, inode: u64, reads: &mut u64) -> Option<End> {
-        if self.known.get(&bdf).is_none_or(|known| known.fixed.inode != inode) {
+        let kept = self.known.remove(&bdf).filter(|known| known.fixed.inode == inode);
+        if kept.is_none() {
             self.files.forget(bdf);
             self.errors.remove(&bdf);
-            let known = self.look_up(bdf, inode)?;
-            self.known.insert(bdf, known);
         }
-        let path = self.known.get(&bdf)?.path.clone();
-        let is_asleep = self.is_asleep(bdf, &path);
-        if !is_asleep && self.known.get(&bdf)?.offsets.is_none() {
-            self.look_into(bdf);
+        let mut known = kept.or_else(|| self.look_up(bdf, inode))?;
+        let end = self.end_of(bdf, &mut known, reads);
+        self.known.insert(bdf, known);
+        Some(end)
+    }
+
+    fn end_of(&mut self, bdf: Bdf, known: &mut Known, reads: &mut u64) -> End {
+        if self.reads_all {
+            known.driver = pci::driver(&self.root, bdf);
         }
-        let Known { fixed, offsets, .. } = self.known.get(&bdf)?.clone();
+        let is_asleep = self.is_asleep(bdf, &known.path);
+        if !is_asleep && known.offsets.is_none() {
+            self.look_into(bdf, known);
+        }
         let errors = self.errors(bdf);
         let mut end = End {
-            driver: pci::driver(&self.root, bdf),
-            power: self.power.get(&bdf).and_then(|(_, state)| state.clone()).filter(|state| state.starts_with('D')),
+            driver: known.driver.clone(),
+            power: self.power.get(&bdf).and_then(|power| power.state.clone()).filter(|state| state.starts_with('D')),
             is_asleep,
             errors: errors.map(|(all, _)| all),
             bit_errors: errors.and_then(|(_, of_bits)| of_bits),
-            fixed,
+            fixed: known.fixed.clone(),
             ..End::default()
         };
-        let offsets = offsets.filter(|_| !is_asleep).unwrap_or_default();
+        let offsets = known.offsets.filter(|_| !is_asleep).unwrap_or_default();
         let mut dword = |at: u64| {
             let mut bytes = [0; 4];
             self.files.exact(&self.root, bdf, "config", at, &mut bytes)?;
@@ -151,13 +185,17 @@ impl LiveLinks {
             end.link = dword(at + 0x10);
             if end.fixed.leads_down && end.link.is_some() {
                 end.slot = if offsets.has_slot { dword(at + 0x18) } else { None };
-                end.link_2 = if offsets.has_link_2 { dword(at + 0x30).map(|dword| dword as u16) } else { None };
+                // What the link is told to have matters when it changes.
+                let is_new = known.link != end.link || self.reads_all;
+                let link_2 = (offsets.has_link_2 && is_new).then(|| dword(at + 0x30)).flatten();
+                end.link_2 = link_2.map(|dword| dword as u16);
                 end.containment = offsets.containment.and_then(|at| dword(at + 8)).map(|dword| dword as u16);
             }
         } else if !is_asleep && end.fixed.has_link {
             end.shown = self.shown(bdf);
         }
-        Some(end)
+        known.link = end.link;
+        end
     }
 
     /// What sysfs tells without privilege.
@@ -191,19 +229,13 @@ impl LiveLinks {
     }
 
     fn read(&mut self) -> Sample {
-        self.power.clear();
+        self.power_before = std::mem::take(&mut self.power);
         let mut sample = Sample { at: now(), held: self.log.as_mut().map(Log::held), ..Sample::default() };
-        let listed = std::fs::read_dir(self.root.path("/sys/bus/pci/devices")).into_iter().flatten().flatten();
-        // By address, so that a port is known before what is below it.
-        let listed: BTreeMap<Bdf, u64> =
-            listed.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.ino()))).collect();
-        let gone: Vec<Bdf> = self.known.keys().filter(|bdf| !listed.contains_key(bdf)).copied().collect();
-        for bdf in gone {
-            self.known.remove(&bdf);
-            self.errors.remove(&bdf);
-            self.files.forget(bdf);
+        if self.reads_all {
+            self.list();
         }
-        for (bdf, inode) in listed {
+        let listed = std::mem::take(&mut self.listed);
+        for (&bdf, &inode) in &listed {
             if self.only.is_empty() || self.only.contains(&bdf) {
                 // One that goes away meanwhile is missing from the next sample's list.
                 if let Some(end) = self.end(bdf, inode, &mut sample.reads) {
@@ -211,7 +243,22 @@ impl LiveLinks {
                 }
             }
         }
+        self.listed = listed;
         sample
+    }
+
+    /// Looks which functions there are.
+    fn list(&mut self) {
+        let listed = std::fs::read_dir(self.root.path("/sys/bus/pci/devices")).into_iter().flatten().flatten();
+        // By address, so that a port is known before what is below it.
+        self.listed =
+            listed.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.ino()))).collect();
+        let gone: Vec<Bdf> = self.known.keys().filter(|bdf| !self.listed.contains_key(bdf)).copied().collect();
+        for bdf in gone {
+            self.known.remove(&bdf);
+            self.errors.remove(&bdf);
+            self.files.forget(bdf);
+        }
     }
 
     /// What files tell of a function without a register.
@@ -232,19 +279,19 @@ impl LiveLinks {
         };
         let leads_down = pci::is_bridge(class) && path.len() % 2 == 0;
         let fixed = Fixed { inode, function, leads_down, ..Fixed::default() };
-        Some(Known { fixed: Arc::new(fixed), path, offsets: None })
+        let driver = fixed.function.driver.clone();
+        Some(Known { fixed: Arc::new(fixed), path, driver, link: None, offsets: None })
     }
 
     /// What the registers of a function that is awake tell once.
-    fn look_into(&mut self, bdf: Bdf) {
+    fn look_into(&mut self, bdf: Bdf, known: &mut Known) {
         let config = self.files.config(&self.root, bdf);
         let express = Express::of(&config);
         let has_extended = config.has_extended();
-        let above = |known: &Known| known.path.last().is_some_and(|port| self.known.contains_key(port));
-        let Some(mut known) = self.known.get(&bdf).cloned() else { return };
+        let has_port = known.path.last().is_some_and(|port| self.known.contains_key(port));
         let mut fixed = Fixed::clone(&known.fixed);
         let most = link::shown(&self.root, bdf).map(|link| (link.max_speed_gts, link.max_width));
-        fixed.has_link = (fixed.leads_down || !above(&known)) && most.is_some();
+        fixed.has_link = (fixed.leads_down || !has_port) && most.is_some();
         fixed.most = most;
         fixed.is_cleared = link::is_cleared_by_kernel(&self.root, bdf);
         let mut offsets = Offsets::default();
@@ -265,16 +312,17 @@ impl LiveLinks {
         }
         known.fixed = Arc::new(fixed);
         known.offsets = Some(offsets);
-        self.known.insert(bdf, known);
     }
 }
 
 impl Links for LiveLinks {
     fn sample(&mut self, _planned_ns: u64) -> Sample {
+        let is_due = self.samples % ALL_EVERY == 0;
+        self.samples += 1;
+        self.reads_all = self.uevents.as_mut().is_none_or(|uevents| uevents.take() || is_due);
         let Ok(events) = &mut self.events else { return self.read() };
         let told = events.take();
-        self.reads_errors = !events.has_errors() || told.has_error() || self.samples % ERRORS_EVERY == 0;
-        self.samples += 1;
+        self.reads_errors = !events.has_errors() || told.has_error() || is_due;
         let mut sample = Sample { told, ..self.read() };
         let Ok(events) = &mut self.events else { return sample };
         let later = events.take();
@@ -284,6 +332,7 @@ impl Links for LiveLinks {
         sample.told.add(later);
         if has_late || (has_error && !self.reads_errors) {
             self.reads_errors |= has_error;
+            self.reads_all |= has_late;
             let mut again = self.read();
             again.reads += sample.reads;
             again.held.iter_mut().for_each(|held| held.extend(sample.held.take().unwrap_or_default()));

@@ -11,6 +11,7 @@ mod machine;
 pub mod proof;
 mod script;
 mod tracker;
+mod uevents;
 mod words;
 
 use std::collections::BTreeMap;
