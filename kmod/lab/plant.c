@@ -167,8 +167,12 @@ MODULE_PARM_DESC(plant, "write KIND CPU MICROSECONDS; read number, begin and end
 
 static int plant_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
-	int ret = pcim_enable_device(pdev) ?: pcim_iomap_regions(pdev, BIT(0), KBUILD_MODNAME);
+	int ret;
 
+	/* Others are there to be measured. */
+	if (plant_edu)
+		return -ENODEV;
+	ret = pcim_enable_device(pdev) ?: pcim_iomap_regions(pdev, BIT(0), KBUILD_MODNAME);
 	if (ret)
 		return ret;
 	pci_set_master(pdev);

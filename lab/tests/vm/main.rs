@@ -128,6 +128,7 @@ const TESTS: &[harness::Test] = tests![
     readout_ports::the_ports_have_every_byte,
     power::sleep_on_the_oldest_kernel,
     watch::planted_changes_are_found_with_their_causes_on_6_12,
+    why::plants_get_their_names_in_user_space seats 3,
     watch::plugged_cards_are_told_of_by_the_newest_kernel,
     watch::bandwidth_notifications_are_told_by_the_newest_kernel,
     soak::errors_that_the_device_made_are_counted_and_bounded,

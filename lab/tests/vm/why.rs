@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pciescope_core::why::{Cause, SlowSample};
 use pciescope_lab::vm::{Attachment, GuestDevice, Kernel};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
 
 use crate::say;
-use crate::support::{Endpoint, PATIENCE, Rig, lab_failed};
+use crate::support::{PATIENCE, Rig, lab_failed};
 
 /// What the module plants, and reads what came of it.
 const PLANT: &str = "/sys/module/pciescope_plant/parameters/plant";
@@ -34,16 +37,25 @@ struct Way {
     name: &'static str,
     verb: &'static str,
     args: &'static str,
-    cpu: usize,
+    /// What is measured: a name of the machine's.
+    device: &'static str,
+    /// Of each sample.
+    accesses: u32,
+    /// Whether the measured CPU takes no interrupt.
+    is_deaf: bool,
     kinds: &'static [PlantKind],
 }
 
-const WAYS: [Way; 3] = [
+/// The endpoint answers in another process, and QEMU lets nothing else happen while a CPU waits for it: interrupts come when
+/// nothing is measured. So they are planted while QEMU's own device is read, many times for a sample.
+const WAYS: [Way; 5] = [
     Way {
         name: "user space",
         verb: "mmio",
-        args: "--backend resource",
-        cpu: 1,
+        args: "--backend resource --bar 0 --offset 0 --accept-side-effects",
+        device: OWN_DEVICE,
+        accesses: 1000,
+        is_deaf: false,
         // An item of a workqueue does not get the CPU from a real-time thread, which the measuring one is.
         kinds: &[
             ("interrupt", Cause::Interrupt),
@@ -52,21 +64,42 @@ const WAYS: [Way; 3] = [
             ("thread", Cause::Thread),
             ("nmi", Cause::Nmi),
             ("hypervisor", Cause::Hypervisor),
-            ("read", Cause::Device),
         ],
+    },
+    Way {
+        name: "the endpoint from user space",
+        verb: "mmio",
+        args: "--backend resource",
+        device: ENDPOINT,
+        accesses: 1,
+        is_deaf: false,
+        kinds: &[("hypervisor", Cause::Hypervisor), ("read", Cause::Device)],
     },
     Way {
         name: "the module",
         verb: "mmio",
-        args: "--backend kmod --bind",
-        cpu: 1,
-        kinds: &[("nmi", Cause::Nmi), ("hypervisor", Cause::Hypervisor), ("read", Cause::Device)],
+        args: "--backend kmod --bind --bar 0 --offset 0 --accept-side-effects",
+        device: OWN_DEVICE,
+        accesses: 1000,
+        is_deaf: true,
+        kinds: &[("nmi", Cause::Nmi), ("hypervisor", Cause::Hypervisor)],
     },
     Way {
-        name: "interrupts",
+        name: "the endpoint from the module",
+        verb: "mmio",
+        args: "--backend kmod --bind",
+        device: ENDPOINT,
+        accesses: 1,
+        is_deaf: true,
+        kinds: &[("hypervisor", Cause::Hypervisor), ("read", Cause::Device)],
+    },
+    Way {
+        name: "interrupts of the endpoint",
         verb: "irq",
         args: "--backend kmod --bind --raised-by hardware",
-        cpu: 1,
+        device: ENDPOINT,
+        accesses: 1,
+        is_deaf: false,
         kinds: &[
             ("irqs-off", Cause::IrqsOff),
             ("interrupt", Cause::Interrupt),
@@ -76,6 +109,12 @@ const WAYS: [Way; 3] = [
         ],
     },
 ];
+
+/// QEMU's device of which its first register is read, and the lab's.
+const OWN_DEVICE: &str = "edu1";
+const ENDPOINT: &str = "lab0";
+/// Where the measurement runs.
+const CPU: usize = 1;
 
 /// When something was planted: on the guest's CLOCK_MONOTONIC, or between two times of the host's.
 #[derive(Debug, Clone, Copy)]
@@ -102,32 +141,49 @@ impl Random {
     }
 }
 
-/// What the host did at a time: all that QEMU's threads and the device's have waited for a CPU, and what the device has seen.
+/// What the host did at a time: all that QEMU's threads and the device's have waited for a CPU.
 #[derive(Debug, Clone, Copy)]
 struct Look {
     at: u64,
     waited: u64,
-    seen: u64,
 }
 
 /// The kernel's accounts of the threads that a measurement on a CPU needs: all of QEMU's but the other CPUs', and the device's.
-fn accounts(bench: &WhyBench, cpu: usize) -> Vec<File> {
+/// The measured CPU has one of the host's for itself, with the device only where one waits for the other.
+fn accounts(bench: &WhyBench, way: &Way) -> Vec<File> {
     let mut cpus = bench.rig.schedstats().unwrap_or_else(|err| lab_failed(err));
-    let own = cpus.remove(cpu);
+    let own = cpus.remove(CPU);
+    let thread = |task: &Path| task.file_name()?.to_str()?.parse().ok().and_then(Pid::from_raw);
+    let pin = |task: &Path, host_cpu: usize| {
+        let mut set = CpuSet::new();
+        set.set(host_cpu);
+        // One that has ended stays nowhere.
+        let _ = sched_setaffinity(thread(task), &set);
+    };
     let tasks = |folder: &Path| -> Vec<PathBuf> {
         let listed = std::fs::read_dir(folder).unwrap_or_else(|err| lab_failed(err));
         listed.filter_map(|task| Some(task.ok()?.path())).collect()
     };
     let name = |task: &PathBuf| std::fs::read_to_string(task.join("comm")).unwrap_or_default();
     let device = |task: &PathBuf| ["lab0-device", "lab0-timer"].contains(&name(task).trim());
-    let of_device = tasks(Path::new("/proc/self/task")).into_iter().filter(device);
-    let of_qemu = tasks(own.parent().and_then(Path::parent).expect("it is in a folder of a folder"));
+    let (of_device, others): (Vec<_>, Vec<_>) = tasks(Path::new("/proc/self/task")).into_iter().partition(device);
+    let own = own.parent().expect("it is in a folder");
+    let of_qemu = tasks(own.parent().expect("it is in a folder of a folder"));
+    others.iter().chain(&of_qemu).for_each(|task| pin(task, 0));
+    of_device.iter().for_each(|task| pin(task, usize::from(way.verb == "mmio")));
+    pin(own, 1);
+    // What only looks whether time stands still lets all others go first; without privilege more is set aside.
+    let looking: Vec<&Path> = cpus.iter().filter_map(|account| account.parent()).collect();
+    let first = of_qemu.iter().chain(&of_device).filter(|task| !looking.contains(&task.as_path()));
+    for task in first.filter_map(|task| task.file_name()) {
+        let _ = Command::new("chrt").args(["--fifo", "--pid", "10"]).arg(task).output();
+    }
     let all = of_qemu.into_iter().chain(of_device).map(|task| task.join("schedstat"));
     all.filter(|path| !cpus.contains(path)).filter_map(|path| File::open(path).ok()).collect()
 }
 
 /// Looks until it is over.
-fn look(endpoint: &Endpoint, begun: Instant, files: &[File], is_over: &AtomicBool) -> Vec<Look> {
+fn look(begun: Instant, files: &[File], is_over: &AtomicBool) -> Vec<Look> {
     let (mut all, mut buffer) = (Vec::new(), [0; 100]);
     let mut waited = |file: &File| -> u64 {
         // A thread that has ended waits no more.
@@ -136,20 +192,18 @@ fn look(endpoint: &Endpoint, begun: Instant, files: &[File], is_over: &AtomicBoo
         text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
     };
     while !is_over.load(Ordering::Relaxed) {
-        let ledger = endpoint.ledger();
-        let seen = ["reads_total", "writes_total"].map(|name| ledger[name].as_u64().unwrap()).iter().sum();
         let waited = files.iter().map(&mut waited).sum();
-        all.push(Look { at: begun.elapsed().as_nanos() as u64, waited, seen });
+        all.push(Look { at: begun.elapsed().as_nanos() as u64, waited });
         std::thread::sleep(Duration::from_millis(2));
     }
     all
 }
 
-/// How long the threads waited from one time to another, and whether the device was measured when it began.
-fn meanwhile(looks: &[Look], from: u64, to: u64) -> (u64, bool) {
+/// How long the threads waited from one time to another.
+fn meanwhile(looks: &[Look], from: u64, to: u64) -> u64 {
     let before = looks.partition_point(|look| look.at <= from).saturating_sub(1);
     let behind = looks.partition_point(|look| look.at < to).min(looks.len() - 1);
-    (looks[behind].waited - looks[before].waited, looks[before].seen > looks[before.saturating_sub(2)].seen)
+    looks[behind].waited - looks[before].waited
 }
 
 /// The guest's clock on the host's: at two times, what is to be added. Each is known to some microseconds.
@@ -177,16 +231,21 @@ impl WhyBench {
     fn boot(kernel: Kernel) -> WhyBench {
         let rig = Rig::boot_with(kernel, |builder| {
             builder
-                .cpus(2)
+                // One is measured, one looks whether time stands still, and one does what is told to be done.
+                .cpus(3)
                 // Else the second CPU takes no NMI from outside.
-                .cmdline("apic_extnmi=all")
+                // The one that looks has no ticks: QEMU holds up timers while a device is slow.
+                .cmdline("apic_extnmi=all nohz_full=2")
                 .device("edu0", GuestDevice::Edu, Attachment::RootPort)
+                .device(OWN_DEVICE, GuestDevice::Edu, Attachment::RootPort)
                 .module("pcilat")
                 .module("pciescope_plant")
+                .program("/usr/bin/chrt")
         });
         // An NMI of long duration is told of on the console. The thread is above the measuring one.
         rig.must(
-            "modprobe msr; dmesg -n 1; chrt -f -p 90 $(pgrep pciescope_plant)
+            "set -e; modprobe msr; dmesg -n 1
+             chrt -f -p 90 $(grep -l pciescope_plant /proc/[0-9]*/comm | cut -d/ -f3)
              irq=$(awk '/plant-edu/ { sub(\":\", \"\", $1); print $1 }' /proc/interrupts)
              echo 2 >/proc/irq/$irq/smp_affinity",
         );
@@ -203,17 +262,17 @@ impl WhyBench {
         said.split_whitespace().map(|word| word.parse().unwrap()).collect()
     }
 
-    fn nmi(&self, way: &Way, us: u64) -> (u64, u64) {
-        self.rig.must(&format!("echo nmi {} {us} >{PLANT}", way.cpu));
+    fn nmi(&self, us: u64) -> (u64, u64) {
+        self.rig.must(&format!("echo nmi {} {us} >{PLANT}", CPU));
         let from = self.elapsed();
         self.rig.qmp("inject-nmi", Value::Null).unwrap_or_else(|err| lab_failed(err));
         (from, self.elapsed())
     }
 
     /// What is to be added to the host's clock, by the quickest of some NMIs.
-    fn offset(&self, way: &Way) -> (u64, i64) {
+    fn offset(&self) -> (u64, i64) {
         let sync = |_| {
-            let (from, to) = self.nmi(way, 0);
+            let (from, to) = self.nmi(0);
             let begin = self.stamps("cat")[1];
             (to - from, (from, begin as i64 - from as i64))
         };
@@ -222,7 +281,7 @@ impl WhyBench {
         offset
     }
 
-    fn plant(&self, way: &Way, kind: PlantKind, us: u64) -> OnePlant {
+    fn plant(&self, kind: PlantKind, us: u64) -> OnePlant {
         let (time, mut ns) = (Duration::from_micros(us), us * 1000);
         let from = self.elapsed();
         let when = match kind.0 {
@@ -242,12 +301,12 @@ impl WhyBench {
                 When::Host(from, told + ns)
             }
             "nmi" => {
-                let (from, to) = self.nmi(way, us);
+                let (from, to) = self.nmi(us);
                 std::thread::sleep(2 * time);
                 When::Host(from, to + ns)
             }
             name => {
-                let stamps = self.stamps(&format!("echo {name} {} {us} >{PLANT}; cat", way.cpu));
+                let stamps = self.stamps(&format!("echo {name} {} {us} >{PLANT}; cat", CPU));
                 ns = stamps[2] - stamps[1];
                 When::Guest(stamps[1], stamps[2])
             }
@@ -257,18 +316,20 @@ impl WhyBench {
 
     /// So long that most of the time an interrupt is on its way, which what is planted can meet.
     fn usual_messages(&self) {
-        self.rig.tell("irq-delay fixed 500us");
+        self.rig.tell("irq-delay fixed 3ms");
     }
 
     /// Measures while something is done, and gives the slow samples.
     fn measure(&self, way: &Way, above_ns: u64, meanwhile: impl FnOnce()) -> Vec<SlowSample> {
-        let Way { verb, args, cpu, .. } = way;
+        let Way { verb, args, accesses, .. } = way;
+        let many = if *accesses > 1 { format!("--accesses {accesses}") } else { String::new() };
+        let bdf = if way.device == ENDPOINT { self.rig.bdf.clone() } else { self.rig.address(way.device) };
         if *verb == "irq" {
             self.usual_messages();
         }
         let run = format!(
-            "latency {verb} {} {args} --cpus {cpu} --duration 1h --why=1000 --above {above_ns}ns",
-            self.rig.bdf
+            "latency {verb} {bdf} {args} {many} --cpus {CPU} --duration 1h --why=1000 --above {}ns",
+            above_ns / u64::from(*accesses)
         );
         let running = self.rig.start(&run, FILE);
         std::thread::sleep(Duration::from_secs(2));
@@ -295,8 +356,6 @@ impl Drop for LookEnd<'_> {
 #[derive(Debug, Default)]
 struct PlantRow {
     planted: u64,
-    /// Nothing was measured then: the program was busy with what it had measured before.
-    between: u64,
     /// The host took too much.
     set_aside: u64,
     /// No sample was slow: between two samples, what is planted delays none. Nothing is named then, rightly or wrongly.
@@ -321,19 +380,19 @@ fn plant_all(bench: &WhyBench, way: &Way, times: usize, seed: u64, table: &mut P
         all.swap(place, random.below(place as u64 + 1) as usize);
     }
     let (mut planted, mut looks, mut clock) = (Vec::new(), Vec::new(), None);
-    let (files, endpoint, begun) = (accounts(bench, way.cpu), &bench.rig.endpoint, bench.begun);
+    let (files, begun) = (accounts(bench, way), bench.begun);
     let slow = bench.measure(way, ABOVE_NS, || {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let looking = scope.spawn(|| look(endpoint, begun, &files, &is_over));
+            let looking = scope.spawn(|| look(begun, &files, &is_over));
             // A failure too ends the thread, for which the scope waits.
             let end = LookEnd(&is_over);
-            let begin = bench.offset(way);
+            let begin = bench.offset();
             for kind in all {
                 std::thread::sleep(PAUSE);
-                planted.push(bench.plant(way, kind, SHORTEST + random.below(LONGEST - SHORTEST)));
+                planted.push(bench.plant(kind, SHORTEST + random.below(LONGEST - SHORTEST)));
             }
-            clock = Some(GuestClock([begin, bench.offset(way)]));
+            clock = Some(GuestClock([begin, bench.offset()]));
             std::thread::sleep(PAUSE);
             drop(end);
             looks = looking.join().expect("it panics for the lab only");
@@ -349,15 +408,12 @@ fn plant_all(bench: &WhyBench, way: &Way, times: usize, seed: u64, table: &mut P
             // What the guest's clock is known to.
             When::Host(from, to) => ((clock.guest(from) - 500_000, clock.guest(to) + 500_000), (from, to)),
         };
-        let (host, is_measured) = meanwhile(&looks, host_from, host_to);
-        let overlaps = |sample: &SlowSample| sample.at_ns < to && from < sample.at_ns + sample.value_ns as u64;
+        let host = meanwhile(&looks, host_from, host_to);
+        let length = |sample: &SlowSample| (sample.value_ns * f64::from(way.accesses)) as u64;
+        let overlaps = |sample: &SlowSample| sample.at_ns < to && from < sample.at_ns + length(sample);
         let meant = slow.iter().enumerate().filter(|(_, sample)| overlaps(sample));
         meant.clone().for_each(|(place, _)| used[place] = true);
         let longest = meant.max_by(|a, b| a.1.value_ns.total_cmp(&b.1.value_ns)).map(|(_, sample)| sample);
-        if !is_measured {
-            row.between += 1;
-            continue;
-        }
         if host as f64 > HOST_SHARE * one.ns as f64 {
             row.set_aside += 1;
             let name = longest.map_or("none", |sample| sample.cause().name());
@@ -378,11 +434,9 @@ fn plant_all(bench: &WhyBench, way: &Way, times: usize, seed: u64, table: &mut P
     if std::env::var_os("SHOW").is_some() {
         others
             .iter()
-            .filter(|one| one.value_ns > ABOVE_NS as f64)
+            .filter(|one| one.value_ns * f64::from(way.accesses) > ABOVE_NS as f64)
             .take(12)
             .for_each(|sample| say!("not planted: {sample:?}"));
-        let at_work = looks.windows(2).filter(|two| two[1].seen > two[0].seen).count();
-        say!("measured {at_work} of {} looks", looks.len());
     }
 }
 
@@ -391,27 +445,33 @@ fn judge(table: &PlantTable) {
     for ((way, kind), row) in table {
         say!("{way}, {kind}: {row:?}");
     }
-    let (mut judged, mut right, mut wrong) = (0, 0, 0);
+    let (mut judged, mut right, mut wrong, mut unknown) = (0, 0, 0, 0);
     for ((way, kind), row) in table {
-        let planted =
-            WAYS.iter().find(|one| one.name == *way).and_then(|one| one.kinds.iter().find(|one| one.0 == *kind));
-        let cause = planted.expect("it is of the table").1;
+        let way_of = WAYS.iter().find(|one| one.name == *way).expect("it is of the table");
+        let cause = way_of.kinds.iter().find(|one| one.0 == *kind).expect("it is of the table").1;
         let named: u64 = row.named.values().sum();
+        let open = row.of(Cause::Unknown) + row.of(Cause::EvidenceLost);
         judged += named;
         right += row.of(cause);
-        wrong += named - row.of(cause) - row.of(Cause::Unknown) - row.of(Cause::EvidenceLost);
-        assert!(4 * named >= row.planted, "the lab failed: {way}, {kind}: too few count: {row:?}");
+        wrong += named - row.of(cause) - open;
+        // The module lets no interrupt in for a batch, and the kernel and QEMU hold up the CPU that looks until it does: then
+        // nobody can tell, and it must say so.
+        unknown += if way_of.is_deaf { open } else { 0 };
+        assert!(10 * named >= row.planted, "the lab failed: {way}, {kind}: too few count: {row:?}");
     }
-    say!("{right} of {judged} have the right name, {wrong} a wrong one");
-    assert!(right * 100 >= judged * 98 && wrong * 100 <= judged, "{right} of {judged} are right, {wrong} are wrong");
+    say!("{right} of {judged} have the right name, {wrong} a wrong one, {unknown} none as interrupts were off");
+    // The shares that are promised, with what chance may add to so few.
+    let judged = (judged - unknown) as f64;
+    let most = |share: f64| judged * (share + 3.0 * (share * (1.0 - share) / judged).sqrt());
+    assert!(judged - right as f64 <= most(0.02) && wrong as f64 <= most(0.01), "{right} of {judged} are right, {wrong} wrong");
 }
 
-/// So many of each kind; `PCIESCOPE_PLANTS` is another number. `WAY` names one of the ways, `SHOW` shows what is not right.
-fn every_plant_gets_its_name(kernel: Kernel, seed: u64) {
+/// So many of each kind, in the ways whose name has a word. `PCIESCOPE_PLANTS` and `WAY` are others; `SHOW` shows what is not right.
+fn every_plant_gets_its_name(kernel: Kernel, seed: u64, (times, only): (usize, &str)) {
     let bench = WhyBench::boot(kernel);
     let mut table = PlantTable::new();
-    let only = std::env::var("WAY").unwrap_or_default();
-    let times = std::env::var("PCIESCOPE_PLANTS").map_or(200, |times| times.parse().unwrap());
+    let only = std::env::var("WAY").unwrap_or(only.to_owned());
+    let times = std::env::var("PCIESCOPE_PLANTS").map_or(times, |times| times.parse().unwrap());
     for way in WAYS.iter().filter(|way| way.name.contains(&only)) {
         plant_all(&bench, way, times, seed, &mut table);
     }
@@ -419,14 +479,21 @@ fn every_plant_gets_its_name(kernel: Kernel, seed: u64) {
     bench.rig.check_log();
 }
 
+const ALL: (usize, &str) = (200, "");
+
 pub fn every_plant_gets_its_name_on_6_1() {
-    every_plant_gets_its_name(Kernel::V6_1, 1);
+    every_plant_gets_its_name(Kernel::V6_1, 1, ALL);
 }
 
 pub fn every_plant_gets_its_name_on_6_12() {
-    every_plant_gets_its_name(Kernel::V6_12, 2);
+    every_plant_gets_its_name(Kernel::V6_12, 2, ALL);
 }
 
 pub fn every_plant_gets_its_name_on_the_newest_kernel() {
-    every_plant_gets_its_name(Kernel::Newest, 3);
+    every_plant_gets_its_name(Kernel::Newest, 3, ALL);
+}
+
+/// A part of it, for every run of the tests.
+pub fn plants_get_their_names_in_user_space() {
+    every_plant_gets_its_name(Kernel::V6_12, 4, (8, "user space"));
 }

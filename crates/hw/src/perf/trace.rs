@@ -75,6 +75,11 @@ impl Tracepoints {
         Ok(Tracepoints { events, rings })
     }
 
+    /// The CPUs that have a ring, and its bytes.
+    pub fn rings(&self) -> impl Iterator<Item = (u32, usize)> {
+        self.rings.iter().map(|(cpu, ring)| (*cpu, ring.size()))
+    }
+
     /// Lets them tell, or has them be silent, when they cost nothing.
     ///
     /// # Errors

@@ -15,6 +15,10 @@ const DRAIN_NS: u64 = 10_000_000;
 /// A longer time without a beat is a gap, in nanoseconds.
 pub(super) const GAP_NS: u64 = 20_000;
 
+/// What a slice's hits usually have room in: so many rings, and so many gaps.
+const ROOM: usize = 1;
+const MOST_GAPS: usize = 1 << 16;
+
 /// What it brings back.
 #[derive(Debug, Default)]
 pub(super) struct Beaten {
@@ -23,6 +27,8 @@ pub(super) struct Beaten {
     pub bytes: BTreeMap<u32, Vec<u8>>,
     /// Times without a beat, on the counter of [`clock`].
     pub gaps: Vec<(u64, u64)>,
+    /// Times in which it emptied the rings, and could not beat.
+    pub busy: Vec<(u64, u64)>,
     /// Whether it had a CPU that does not measure.
     pub is_alone: bool,
 }
@@ -52,7 +58,10 @@ fn beat(over: &AtomicBool, cpu: Option<u32>, mut rings: Option<Tracepoints>) -> 
     let pinned = cpu.and_then(|cpu| placement::Pinned::to(cpu).ok());
     let hz = clock::measured_hz();
     let (longest, drain) = (clock::to_ticks(GAP_NS, hz), clock::to_ticks(DRAIN_NS, hz));
-    let (mut bytes, mut gaps) = (BTreeMap::new(), Vec::new());
+    // Memory that grows is moved, which interrupts every CPU of the program and waits for it; the module lets none in.
+    let room = |(cpu, size): (u32, usize)| (cpu, Vec::with_capacity(ROOM * size));
+    let mut bytes: BTreeMap<u32, Vec<u8>> = rings.iter().flat_map(Tracepoints::rings).map(room).collect();
+    let (mut gaps, mut busy) = (Vec::with_capacity(MOST_GAPS), Vec::with_capacity(MOST_GAPS));
     let mut last = clock::start();
     let mut drained = last;
     while !over.load(Ordering::Relaxed) {
@@ -69,13 +78,15 @@ fn beat(over: &AtomicBool, cpu: Option<u32>, mut rings: Option<Tracepoints>) -> 
         last = now;
         if let Some(rings) = rings.as_mut().filter(|_| now - drained > drain) {
             rings.drain(&mut bytes);
-            // What that took is no gap.
             last = clock::start();
             drained = last;
+            if last - now > longest {
+                busy.push((now, last));
+            }
         }
     }
     if let Some(rings) = &mut rings {
         rings.drain(&mut bytes);
     }
-    Beaten { rings, bytes, gaps, is_alone: pinned.is_some() }
+    Beaten { rings, bytes, gaps, busy, is_alone: pinned.is_some() }
 }

@@ -78,13 +78,22 @@ impl SlowTime {
     }
 }
 
-/// A CPU for the heartbeat: one beside the measured ones, if possible on a core of its own, which they do not have to share.
+/// A CPU for the heartbeat: one beside the measured ones, if possible on a core of its own, which they do not have to share. The
+/// last one, as interrupts and timers of the kernel's own are on the first ones.
 fn beside(online: &[Cpu], measured: &CpuList) -> Option<u32> {
     let core = |cpu: &Cpu| (cpu.package, cpu.core);
     let busy: Vec<_> = online.iter().filter(|cpu| measured.contains(cpu.cpu)).map(core).collect();
-    let mut free = online.iter().filter(|cpu| !measured.contains(cpu.cpu));
-    let first = free.clone().next();
-    free.find(|cpu| !busy.contains(&core(cpu))).or(first).map(|cpu| cpu.cpu)
+    let mut free = online.iter().rev().filter(|cpu| !measured.contains(cpu.cpu));
+    let last = free.clone().next();
+    free.find(|cpu| !busy.contains(&core(cpu))).or(last).map(|cpu| cpu.cpu)
+}
+
+/// Of times by their begin those that meet a sample: how much of each is in it, and the time, in ticks.
+fn within<'t>(times: &'t [(u64, u64)], window: &SlowTime) -> impl Iterator<Item = (u64, (u64, u64))> + use<'t> {
+    let (from, to) = window.ticks;
+    let first = times.partition_point(|(_, end)| *end <= from);
+    let inside = times[first..].iter().take_while(move |(begin, _)| *begin < to);
+    inside.map(move |one| (one.1.min(to) - one.0.max(from), *one))
 }
 
 /// What was seen during a slice.
@@ -93,6 +102,8 @@ pub struct Seen {
     timelines: BTreeMap<u32, Timeline>,
     /// Gaps of the heartbeat, on the counter of [`clock`].
     standstills: Vec<(u64, u64)>,
+    /// Times in which the heartbeat did something else, on the same counter.
+    busy: Vec<(u64, u64)>,
     /// SMIs by CPU.
     smis: BTreeMap<u32, u64>,
     is_guest: bool,
@@ -199,8 +210,9 @@ impl Evidence {
         let after = self.smis();
         let smis =
             smis.into_iter().filter_map(|(cpu, count)| Some((cpu, after.get(&cpu)?.wrapping_sub(count)))).collect();
-        let (standstills, has_heartbeat, is_guest) = (beaten.gaps, beaten.is_alone, self.is_guest);
-        Some(Seen { timelines, standstills, smis, is_guest, has_heartbeat, begun, ended })
+        let Beaten { gaps: standstills, busy, is_alone: has_heartbeat, .. } = beaten;
+        let is_guest = self.is_guest;
+        Some(Seen { timelines, standstills, busy, smis, is_guest, has_heartbeat, begun, ended })
     }
 
     fn smis(&self) -> BTreeMap<u32, u64> {
@@ -263,6 +275,7 @@ impl Seen {
         Seen {
             timelines: marks.into_iter().map(timeline).collect(),
             standstills: Vec::new(),
+            busy: Vec::new(),
             smis,
             is_guest: false,
             has_heartbeat: true,
@@ -282,7 +295,13 @@ impl Seen {
         let named: f64 = told.parts.iter().map(|part| part.ns).sum();
         let left = window.excess_ns - named;
         if named >= left {
-            return told.parts;
+            let mut parts = told.parts;
+            // What runs on one CPU stops no other; a thread of the kernel may stop them all (stop_machine).
+            let is_most = |part: &Part| part.cause != Cause::Thread && 2.0 * part.ns >= window.excess_ns;
+            if is_most(&parts[0]) && self.stood_still(window) {
+                parts[0] = rest(self.who_stopped(window.cpu), None, parts[0].ns);
+            }
+            return parts;
         }
         // Where an idle CPU or the waiting module was interrupted, nothing held the interrupt up.
         let is_held_up = |(_, module): &&(String, String)| module != MODULE && !told.is_idle;
@@ -303,23 +322,17 @@ impl Seen {
     /// Whether a standstill of all CPUs, or of this one by its firmware, would have been seen.
     fn is_silence_evidence(&self, window: &SlowTime) -> bool {
         let has_no_smi = !self.is_guest && self.smis.contains_key(&window.cpu);
-        let has_beaten = || self.gaps_in(window).map(|(both, _)| both).sum::<u64>() < window.length() / 2;
+        let all = || within(&self.standstills, window).chain(within(&self.busy, window));
+        let has_beaten = || all().map(|(both, _)| both).sum::<u64>() < window.length() / 2;
         self.has_heartbeat && (has_no_smi || window.excess_ns >= 2.0 * heartbeat::GAP_NS as f64 && has_beaten())
     }
 
-    /// Gaps of the heartbeat in the time of a sample: how much of it, and the gap, in ticks.
-    fn gaps_in(&self, window: &SlowTime) -> impl Iterator<Item = (u64, (u64, u64))> {
-        let (from, to) = window.ticks;
-        let first = self.standstills.partition_point(|(_, end)| *end <= from);
-        let inside = self.standstills[first..].iter().take_while(move |(begin, _)| *begin < to);
-        inside.map(move |gap| (gap.1.min(to) - gap.0.max(from), *gap))
-    }
-
-    /// Whether the heartbeat on another CPU stopped when the sample did. It may go on later: by an interrupt that has waited.
+    /// Whether the heartbeat on another CPU stopped when the sample did; a hypervisor stops them one after the other. It may go
+    /// on later: by an interrupt that has waited.
     fn stood_still(&self, window: &SlowTime) -> bool {
         let (beat, length) = (self.ticks(heartbeat::GAP_NS), window.length());
-        self.gaps_in(window).any(|(both, (begin, end))| {
-            begin + beat >= window.ticks.0 && 2 * both >= length && end - begin <= 2 * (length + beat)
+        within(&self.standstills, window).any(|(both, (begin, end))| {
+            begin + beat.max(length / 20) >= window.ticks.0 && 2 * both >= length && end - begin <= 2 * (length + beat)
         })
     }
 
@@ -439,6 +452,17 @@ mod tests {
         // It stopped before, or for much longer: somebody else had that CPU, and nobody could tell.
         first(&of((9_900_000, 11_000_000), &[(1, 0)], true), &slow(), Cause::Unknown, None);
         first(&of((9_990_000, 13_000_000), &[(1, 0)], true), &slow(), Cause::Unknown, None);
+        // In the middle of an interrupt too.
+        let timer = [(9_999_000, Mark::Begin(Nest::Handler, Cause::Timer, String::new())), (11_000_000, Mark::End(Nest::Handler))];
+        let within = Seen { standstills: vec![gap], is_guest: true, ..seen(&timer) };
+        first(&within, &slow(), Cause::Hypervisor, None);
+        first(&seen(&timer), &slow(), Cause::Timer, None);
+        // A hypervisor stops one CPU after the other.
+        first(&of((9_960_000, 11_000_000), &[(1, 0)], true), &slow(), Cause::Hypervisor, None);
+        // While the rings were emptied, nobody can tell.
+        first(&Seen { busy: vec![(10_300_000, 11_200_000)], ..seen(&[]) }, &slow(), Cause::Device, None);
+        let blind = Seen { busy: vec![(10_300_000, 11_200_000)], is_guest: true, ..seen(&[]) };
+        first(&blind, &slow(), Cause::Unknown, None);
         // Hardly at all: that is another thing.
         first(&of((10_900_000, 10_950_000), &[(1, 0)], true), &slow(), Cause::Device, None);
     }
