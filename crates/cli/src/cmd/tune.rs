@@ -22,6 +22,7 @@ use super::latency::progress::Progress;
 use super::latency::target::{TargetArgs, choose};
 use super::output::{Output, OutputArgs};
 use super::{Ctx, Refusal};
+use crate::args::Verb;
 use crate::values::{self, FunctionName, Percent, Time, some_time};
 
 /// The arguments of `pciescope tune`.
@@ -239,6 +240,19 @@ pub fn put_back(ctx: &Ctx, folder: &std::path::Path) -> anyhow::Result<bool> {
     // That is no note which --quiet may hide.
     put.left.iter().for_each(|line| super::say(&format!("pciescope: {line}\n")));
     Ok(!put.left.is_empty())
+}
+
+/// Says what a killed experiment left, unless the verb puts it back or is none that looks at a machine.
+pub fn say_what_is_left(ctx: &Ctx, verb: Option<&Verb>) {
+    let is_silent = match verb {
+        Some(Verb::Tune(args)) => args.state_dir.is_none(),
+        Some(Verb::Unbind(args)) => args.puts_back_settings(),
+        Some(Verb::Completions(_) | Verb::Complete(_) | Verb::Man(_) | Verb::Version) => true,
+        _ => false,
+    };
+    if let Some(left) = (!is_silent).then(|| restore::left(&ctx.root, &restore::folder(&ctx.root, None))).flatten() {
+        super::say(&format!("pciescope: {left}; `pciescope unbind --restore` puts it back\n"));
+    }
 }
 
 const LIST: &str = "`pciescope tune BDF` lists the knobs, each with its values or the reason";

@@ -284,6 +284,58 @@ fn what_a_kill_left_is_put_back_and_said_once() {
 }
 
 #[test]
+fn every_verb_says_what_a_kill_left() {
+    let tree = Tree::new("tune-left");
+    let said = |line: &str| -> Vec<String> {
+        let about = |line: &&str| line.contains("`tune` was killed");
+        tree.run(line).stderr.lines().filter(about).map(str::to_owned).collect()
+    };
+    assert!(said("list").is_empty());
+    tree.killed();
+    for line in [
+        "list",
+        "-q list",
+        "",
+        "unbind",
+        "doctor",
+        "compare a.jsonl b.jsonl",
+        "stat -I 1ms -- true",
+        "tune --state-dir /tmp/x",
+    ] {
+        let said = said(&line.replace("tune", &format!("tune {BDF}")));
+        assert_eq!(said.len(), 1, "{line}: {said:?}");
+        assert!(said[0].starts_with(&format!("pciescope: {BDF}: ")), "{said:?}");
+        assert!(said[0].ends_with("may still be set: mrrs; `pciescope unbind --restore` puts it back"), "{said:?}");
+        assert!(!said[0].contains("last boot"), "{said:?}");
+    }
+    for line in ["--help", "tune --help", "completions bash", "man tune", "--version"] {
+        assert!(said(line).is_empty(), "{line}");
+    }
+    assert_eq!(tree.control() >> 12, 5, "a look put it back");
+    tree.put("proc/sys/kernel/random/boot_id", "second");
+    assert!(said("list")[0].contains(", before the last boot)"), "{:?}", said("list"));
+    // What others can write there is no word of ours.
+    let folder = tree.log().parent().unwrap().to_owned();
+    fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();
+    assert!(said("list").is_empty());
+    fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).unwrap();
+    assert_eq!(said("list").len(), 1);
+    tree.run("unbind --restore").expect_code(0);
+    assert!(said("list").is_empty());
+}
+
+#[test]
+fn an_experiment_that_runs_was_not_killed() {
+    let tree = Tree::new("tune-runs");
+    let said = tree.root.join("said");
+    let list = format!("{PROGRAM} --root {} list 2>>{} >&2", tree.root.display(), said.display());
+    let script = tree.script(&format!("[ $m = 5 ] && {list}; echo 100"));
+    tree.run(&format!("tune {BDF} --try mrrs=4096 --score x:max -- {script}")).expect_code(0);
+    let said = fs::read_to_string(said).unwrap();
+    assert!(said.contains("0000:02:00.0") && !said.contains("was killed"), "{said}");
+}
+
+#[test]
 fn what_is_not_as_tune_left_it_is_named_and_not_touched() {
     type Meanwhile = fn(&Tree);
     let cases: [(Meanwhile, u16, &str); 6] = [

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pciescope_core::Bdf;
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,7 @@ use crate::{Error, Root, express, pci};
 /// Where the file lies, unless `--state-dir` says otherwise.
 pub const FOLDER: &str = "/var/lib/pciescope/restore";
 const FILE: &str = "tune.jsonl";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// No file of ours is longer.
 const LONGEST: u64 = 16 << 20;
 /// Extended capability: Device Serial Number (7.9.3).
@@ -57,13 +59,17 @@ impl Owner {
             .and_then(|at| Some(format!("{:08x}{:08x}", config.long(at + 8)?, config.long(at + 4)?)));
         Ok(Owner {
             version: 1,
-            boot_id: root.text("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
+            boot_id: root.text(BOOT_ID).unwrap_or_default(),
             pid: std::process::id(),
             bdf,
             vendor: pci::id(root, bdf, "vendor")? as u16,
             device: pci::id(root, bdf, "device")? as u16,
             serial,
         })
+    }
+
+    fn is_of_this_boot(&self, root: &Root) -> bool {
+        root.text(BOOT_ID).unwrap_or_default() == self.boot_id
     }
 
     /// Why the function that is there now is not this one; `None` where it is.
@@ -202,6 +208,22 @@ fn parse(mut file: &File) -> Option<(Owner, Vec<NotedChange>)> {
     Some((owner, lines.map_while(|line| serde_json::from_str(line).ok()).collect()))
 }
 
+/// What an experiment left that was killed, as a sentence; `None` where there is nothing, where one runs, and where this user
+/// may not look.
+pub fn left(root: &Root, folder: &Path) -> Option<String> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(folder.join(FILE)).ok()?;
+    // An experiment that runs has the lock; others who only look do not keep each other out.
+    flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
+    let (owner, entries) = parse(&file).filter(|(_, entries)| !entries.is_empty() && refusal(folder).is_none())?;
+    let mut knobs: Vec<&str> = entries.iter().map(|entry| &*entry.knob).collect();
+    knobs.sort_unstable();
+    knobs.dedup();
+    let when = if owner.is_of_this_boot(root) { "" } else { ", before the last boot" };
+    let (bdf, pid, knobs) = (owner.bdf, owner.pid, knobs.join(", "));
+    Some(format!("{bdf}: `tune` was killed (process {pid}{when}), and what it set may still be set: {knobs}"))
+}
+
 /// What was put back, and what not: each place in a sentence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PutBack {
@@ -232,7 +254,7 @@ pub fn restore(root: &Root, folder: &Path) -> Result<Option<(Owner, PutBack)>, E
 /// # Errors
 /// What the kernel answered; the other places are put back nevertheless.
 pub(super) fn put_back(root: &Root, owner: &Owner, entries: &[NotedChange]) -> Result<PutBack, Error> {
-    let is_rebooted = root.text("/proc/sys/kernel/random/boot_id").unwrap_or_default() != owner.boot_id;
+    let is_rebooted = !owner.is_of_this_boot(root);
     let (mut put, mut failure, mut seen) = (PutBack::default(), None, Vec::new());
     let replaced = owner.replaced(root);
     // What changes along with a place comes after it.
