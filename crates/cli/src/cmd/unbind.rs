@@ -108,10 +108,10 @@ fn show(states: &[State]) -> anyhow::Result<ExitCode> {
         writeln!(
             io::stdout(),
             "{}: with {}, had {}; handed over by process {}",
-            state.bdf,
+            state.owner.bdf,
             state.driver,
             state.former_driver.as_deref().unwrap_or("no driver"),
-            state.pid
+            state.owner.pid
         )?;
     }
     Ok(ExitCode::SUCCESS)
