@@ -236,6 +236,50 @@ fn a_setting_that_helps_is_found_and_everything_is_put_back() {
 }
 
 #[test]
+fn the_price_has_the_cpu_time_of_the_workload() {
+    let tree = Tree::new("tune-cpu");
+    // The same rate, by four times the loops.
+    let script = tree.script("n=3000; [ $m = 5 ] && n=12000; while [ $n -gt 0 ]; do n=$((n - 1)); done; echo 100");
+    let records =
+        tree.run(&format!("tune {BDF} --try mrrs=4096 --score x:max -j -- {script}")).expect_code(0).records();
+    let effect = &tune(&records).effects[0];
+    let cpu = effect.prices["cpu"];
+    assert_eq!(effect.verdict, Verdict::NoDifference, "{effect:?}");
+    assert!(cpu.low_percent > 10.0 && cpu.percent < 300.0, "{cpu:?}");
+}
+
+#[test]
+fn a_readout_is_a_figure_and_its_cpu_time_too() {
+    for (figure, change) in [("readout", 3.0), ("irq", -2.9), ("cpu", -2.9)] {
+        let line = format!("tune nvme0n1 --backend fake --figure {figure} --try mrrs=4096 --try aspm-l1 -j");
+        let records = run(&line).expect_code(0).records();
+        let found = tune(&records);
+        assert_eq!(found.effects[0].verdict, Verdict::Helps, "{figure}: {found:?}");
+        let difference = found.effects[0].change.unwrap();
+        assert!((difference.low_percent..difference.high_percent).contains(&change), "{figure}: {difference:?}");
+    }
+    let tree = Tree::new("tune-readout");
+    let disk = format!("sys/bus/pci/devices/{BDF}/block/nvme0n1");
+    tree.put(&format!("{disk}/uevent"), "DEVNAME=nvme0n1");
+    fs::create_dir_all(tree.root.join("sys/class/block")).unwrap();
+    symlink("../../../../../../class/block", tree.root.join(&disk).join("subsystem")).unwrap();
+    symlink(format!("../../../{disk}"), tree.root.join("sys/class/block/nvme0n1")).unwrap();
+    tree.put("dev/nvme0n1", &"x".repeat(1 << 20));
+    for figure in ["readout", "cpu"] {
+        let line = format!("tune {BDF} --figure {figure} --try mrrs=4096 --duration 9s -j");
+        let ended = tree.run(&line).expect_code(0);
+        let records = ended.records();
+        let effect = &tune(&records).effects[0];
+        assert_eq!((effect.comparisons, effect.blocks_failed), (1, 0), "{effect:?} {}", ended.stderr);
+        assert!(records.last().unwrap().metrics["blocks"].value >= 5.0, "{effect:?}");
+    }
+    let refused = run("tune nvme0n1 --backend fake --figure irq --try irq-cpu=4").expect_code(2);
+    assert!(refused.stderr.contains("interrupts are timed on the CPU that measures: try cpu"), "{}", refused.stderr);
+    let none = tree.run("tune 0000:00:1f.0 --figure readout --try mrrs").expect_code(2);
+    assert!(none.stderr.contains("hint: "), "{}", none.stderr);
+}
+
+#[test]
 fn a_register_is_written_by_its_own_bits_alone() {
     let tree = Tree::new("tune-bits");
     // Other bits change meanwhile, as a driver may change them.

@@ -155,6 +155,7 @@ fn effect_columns(tune: &Tune) -> (Columns, Columns) {
             false => joined(effect, |one| &one.present),
         }),
         ("p99", 20, Left, &|(effect, _)| change(effect.prices.get("p99").copied())),
+        ("CPU time", 20, Left, &|(effect, _)| change(effect.prices.get("cpu").copied())),
         ("Failed", 6, Right, &|(effect, _)| count(effect.blocks_failed)),
         ("AER", 3, Right, &|(effect, _)| count(effect.errors)),
     ]);
