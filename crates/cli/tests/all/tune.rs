@@ -196,6 +196,8 @@ fn all_is_what_is_safe_and_the_rest_is_named() {
 #[test]
 fn the_list_says_what_can_be_set_and_why_not() {
     let tree = Tree::new("tune-list");
+    fs::create_dir_all(tree.root.join("dev")).unwrap();
+    fs::write(tree.root.join("dev/cpu_dma_latency"), 2_000_000_000i32.to_le_bytes()).unwrap();
     let before = tree.all();
     let ended = tree.run(&format!("tune {BDF}")).expect_code(0);
     let row = |name: &str| -> String {
@@ -212,6 +214,7 @@ fn the_list_says_what_can_be_set_and_why_not() {
             "governor",
             "governor powersave performance, powersave written back as found\ngovernor more power and heat; also of",
         ),
+        ("idle-latency", "idle-latency no limit 0 us to no limit by its end as found\n"),
     ] {
         assert!(row(knob).starts_with(rows), "{knob}: {}", row(knob));
     }
@@ -287,6 +290,43 @@ fn a_register_is_written_by_its_own_bits_alone() {
         tree.script("[ $m = 5 ] && printf '\\271' | dd of=$config bs=1 seek=72 conv=notrunc 2>/dev/null\necho 100");
     tree.run(&format!("tune {BDF} --try mrrs=4096 --score rate:max -q -- {script}")).expect_code(0);
     assert_eq!(tree.control(), FOUND & 0xff00 | 0o271);
+}
+
+#[test]
+fn the_ports_own_change_of_speed_is_switched_off_and_comes_back() {
+    let tree = Tree::new("tune-hasd");
+    let own = tree.root.join(format!("sys/bus/pci/devices/{BDF}"));
+    assert!(!tree.run(&format!("tune {BDF}")).expect_code(0).stdout.contains("hasd"));
+    let port = tree.root.join("sys/devices/pci0000:00/0000:00:01.0");
+    fs::create_dir_all(&port).unwrap();
+    fs::rename(&own, port.join(BDF)).unwrap();
+    let place = "../../../devices/pci0000:00/0000:00:01.0";
+    symlink(format!("{place}/{BDF}"), &own).unwrap();
+    symlink(place, own.parent().unwrap().join("0000:00:01.0")).unwrap();
+    let mut config = fs::read(own.join("config")).unwrap();
+    // A root port, of which Link Control 2 holds other bits too.
+    (config[0x42], config[0x70], config[0x71]) = (0x42, 0x43, 0x12);
+    fs::write(port.join("config"), &config).unwrap();
+    for (file, text) in [("vendor", "0x8086"), ("device", "0x1901"), ("class", "0x060400"), ("resource", "0x0 0x0 0x0")]
+    {
+        fs::write(port.join(file), text).unwrap();
+    }
+    let before = tree.all();
+    let look = format!("[ \"$(od -An -tx1 -j112 -N2 {}/config)\" = ' 63 12' ] && echo 110 || echo 100", port.display());
+    let line = format!("tune {BDF} --try hasd=on --score x:max -j -- {}", tree.script(&look));
+    let records = tree.run(&line).expect_code(0).records();
+    assert_eq!(verdicts(tune(&records)), [("hasd=on".into(), Verdict::Helps)]);
+    assert_eq!(tree.all(), before);
+    assert_eq!(tune(&records).effects[0].settings[0].permanent, "setpci -s 0000:00:01.0 CAP_EXP+30.w=0020:0020");
+    // It is the link's, and so everybody's who is on it.
+    let sibling = own.parent().unwrap().join("0000:02:00.1");
+    symlink(format!("{place}/{BDF}"), sibling).unwrap();
+    let refused = tree.run(&line).expect_code(2);
+    assert!(
+        refused.stderr.contains("hasd: it also changes 0000:02:00.1 on the same link: --shared"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
@@ -442,7 +482,8 @@ fn kills_at_random_moments_leave_nothing() {
     let script = tree.script("echo $((100 + m))");
     let before = tree.all();
     let mut caught = 0;
-    for round in 0..40u64 {
+    let kills = if std::env::var_os("PROVE").is_some() { 500 } else { 40 };
+    for round in 0..kills {
         let mut child = Command::new(PROGRAM)
             .args(["--root", tree.root.to_str().unwrap(), "-q", "tune", BDF, "--score", "x:max"])
             .args(["--try", "mrrs=128,4096", "--try", "aspm-l1", "--try", "irq-cpu=1", "--", &script])
@@ -456,6 +497,9 @@ fn kills_at_random_moments_leave_nothing() {
         tree.run("unbind --restore").expect_code(0);
         assert_eq!(tree.all(), before, "{round}");
     }
+    println!(
+        "| kills of `tune` on a tree of files | `make prove-tune` | {kills}, of them {caught} with a setting in force: every file as before |"
+    );
     assert!(caught > 5, "{caught}");
 }
 
