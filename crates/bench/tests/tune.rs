@@ -300,6 +300,9 @@ fn the_number_of_a_workload_is_the_only_one_or_the_one_at_its_place() {
         (json, "jobs.0.read.iops", Some(12.5)),
         (&json[12..], "jobs.0.read.iops", Some(12.5)),
         (json, "jobs.1.read.iops", None),
+        ("{\"a\": 1}\n{\"a\": 2, \"b\": {\"c\": 3}}\n{\"a\": 4}\n", "a", Some(4.0)),
+        ("{\"a\": 1}\n{\"a\": 2, \"b\": {\"c\": 3}}\n{\"a\": 4}\n", "b.c", Some(3.0)),
+        ("{\"a\": 1}\n{\"a\"", "a", None),
         (json, "jobs.0.read.name", None),
         ("{\"a\": ", "a", None),
     ] {

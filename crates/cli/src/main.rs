@@ -60,6 +60,7 @@ fn main() -> ExitCode {
         console::set_colors_enabled_stderr(false);
     }
     let ctx = context(root, cli.verbose, cli.quiet);
+    cmd::tune::say_what_is_left(&ctx, cli.verb.as_ref());
     let done = match cli.verb {
         Some(verb) => run(verb, &ctx),
         None => cmd::overview::run(&cli.backend.unwrap_or_default(), &ctx),

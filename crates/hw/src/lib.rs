@@ -37,6 +37,7 @@ mod guard;
 mod header;
 pub mod host;
 pub mod inventory;
+mod kept;
 pub mod link;
 pub mod memory;
 pub mod nodes;

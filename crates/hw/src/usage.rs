@@ -43,10 +43,19 @@ impl Usage {
         Usage::read(ClockId::ProcessCPUTime, libc::RUSAGE_SELF)
     }
 
+    /// Of the child processes that were waited for, and of theirs: to the microsecond, as getrusage has it.
+    pub fn children() -> Self {
+        let Usage { user_ns, system_ns, .. } = Usage::of(0, libc::RUSAGE_CHILDREN);
+        Usage { total_ns: user_ns + system_ns, user_ns, system_ns }
+    }
+
     /// The clock first: it brings the scheduler's book up to date for getrusage.
     fn read(clock: ClockId, of: libc::c_int) -> Self {
         let now = clock_gettime(clock);
-        let total_ns = (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64);
+        Usage::of((now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64), of)
+    }
+
+    fn of(total_ns: u64, of: libc::c_int) -> Self {
         // SAFETY: an all-zero rusage is valid, and the kernel writes no more than one.
         let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();

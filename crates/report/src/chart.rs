@@ -1,14 +1,16 @@
 //! Charts as lines, rectangles and words: what the page, SVG and PNG have in common. `chart/curves.rs` has those of
-//! durations, `chart/times.rs` and `chart/bands.rs` those over time.
+//! durations, `chart/times.rs` and `chart/bands.rs` those over time, `chart/forest.rs` changes with their intervals.
 //!
 //! Values that are negative or not a number are not drawn; their table says that they are not known.
 
 mod bands;
 mod curves;
+mod forest;
 mod times;
 
 pub use self::bands::{BandRow, Bands};
 pub use self::curves::{Curve, Curves, Span, Spans};
+pub use self::forest::{Forest, ForestRow};
 pub use self::times::{Times, TimesLine};
 
 use crate::drawing::{Anchor, BLACK, CHARACTER, Drawing, GREY, Shape};
@@ -37,6 +39,8 @@ pub enum Chart {
     Times(Times),
     /// States over time.
     Bands(Bands),
+    /// Changes with their intervals.
+    Forest(Forest),
 }
 
 impl Chart {
@@ -49,6 +53,7 @@ impl Chart {
             Chart::Curves(chart) => chart.drawing(width),
             Chart::Times(chart) => chart.drawing(width),
             Chart::Bands(chart) => chart.drawing(width),
+            Chart::Forest(chart) => chart.drawing(width),
         }
     }
 }

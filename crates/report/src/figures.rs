@@ -3,11 +3,12 @@
 mod convert;
 pub(crate) mod counters;
 mod readout;
+mod tune;
 mod verify;
 mod watch;
 mod why;
 
-use pciescope_core::{change, comparison, convert as conversion};
+use pciescope_core::{change, comparison, convert as conversion, tune as tuning};
 
 use crate::chart::{Bars, Chart, WIDE};
 use crate::drawing::Drawing;
@@ -39,6 +40,7 @@ pub(crate) fn of(section: &Section) -> Vec<Figure> {
         Kind::Verify if section.test() == comparison::TEST => verify::of(section),
         Kind::Other if section.test() == conversion::TEST => convert::of(section),
         Kind::Other if section.test() == change::TEST => watch::of(section),
+        Kind::Other if section.test() == tuning::TEST => tune::of(section),
         _ => Vec::new(),
     }
 }

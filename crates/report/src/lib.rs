@@ -28,6 +28,7 @@ pub mod compare;
 mod counters;
 pub mod csv;
 mod drawing;
+mod effects;
 pub mod facts;
 mod figures;
 pub mod fold;

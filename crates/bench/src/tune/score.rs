@@ -6,13 +6,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pciescope_core::outcome::LATENCY;
+use pciescope_core::outcome::{LATENCY, TRIGGER_TO_HANDLER};
 use pciescope_core::text::chain;
-use pciescope_core::{Bdf, CpuList, MmioPlan};
+use pciescope_core::tune::Goal;
+use pciescope_core::{Bdf, CpuList, IrqPlan, MmioPlan};
 use pciescope_hw::Root;
 use pciescope_hw::placement::Pinned;
 use pciescope_hw::probe::{Probe, Slice, Watch};
 use pciescope_hw::tune::{self, TuneSession, fake};
+use pciescope_hw::usage::Usage;
 use pciescope_hw::wait::OwnGroup;
 
 use super::{BlockFigures, Random, Subject, Wanted};
@@ -75,29 +77,42 @@ impl Subject for TunedMachine<'_> {
     }
 }
 
-/// Reads of a register: the median decides, in nanoseconds.
-pub struct MmioReads<'p> {
+/// What is timed.
+pub enum Timed {
+    /// Reads of a register.
+    Reads(MmioPlan),
+    /// Interrupts, from the trigger to the handler.
+    Interrupts(IrqPlan),
+}
+
+/// Samples of a probe: the median decides, in nanoseconds.
+pub struct Samples<'p> {
     /// The probe.
     pub probe: &'p mut dyn Probe,
-    /// What is read; its CPUs are those to read from, the first of them unless a setting says otherwise.
-    pub plan: MmioPlan,
+    /// What is timed; its CPUs are those that measure, the first of them unless a setting says otherwise.
+    pub what: Timed,
     /// The length of a block, in nanoseconds.
     pub block_ns: u64,
     /// When the experiment began.
     pub begun: Instant,
 }
 
-impl Scorer for MmioReads<'_> {
+impl Scorer for Samples<'_> {
     fn score(&mut self, cpus: Option<&CpuList>, watch: &dyn Watch) -> Result<BlockFigures, String> {
-        let first = cpus.unwrap_or(&self.plan.cpus).iter().next().ok_or("no CPU to read from")?;
+        let (Timed::Reads(MmioPlan { cpus: own, .. }) | Timed::Interrupts(IrqPlan { cpus: own, .. })) = &self.what;
+        let first = cpus.unwrap_or(own).iter().next().ok_or("no CPU to measure from")?;
         let slice = Slice { cpus: CpuList::from_iter([first]), count: 0, duration_ns: self.block_ns };
-        let sampled = self.probe.mmio(&self.plan, &slice, watch).map_err(|error| chain(&error))?;
+        let (sampled, name) = match &self.what {
+            Timed::Reads(plan) => (self.probe.mmio(plan, &slice, watch), LATENCY),
+            Timed::Interrupts(plan) => (self.probe.irq(plan, &slice, watch), TRIGGER_TO_HANDLER),
+        };
+        let sampled = sampled.map_err(|error| chain(&error))?;
         if let Some(failure) = sampled.failure {
             return Err(failure.text);
         }
-        let reads = sampled.outcomes.first().and_then(|outcome| outcome.histograms.get(LATENCY)).ok_or("no sample")?;
-        let score = reads.middle_ns().ok_or("no sample")?;
-        Ok(BlockFigures { score, prices: reads.percentile_ns(99.0).map(|p99| ("p99", p99)).into_iter().collect() })
+        let samples = sampled.outcomes.first().and_then(|outcome| outcome.histograms.get(name)).ok_or("no sample")?;
+        let score = samples.middle_ns().ok_or("no sample")?;
+        Ok(BlockFigures { score, prices: samples.percentile_ns(99.0).map(|p99| ("p99", p99)).into_iter().collect() })
     }
     fn now_ns(&self) -> u64 {
         self.begun.elapsed().as_nanos() as u64
@@ -110,6 +125,8 @@ pub struct Workload {
     pub command: Vec<OsString>,
     /// The figure: a place in JSON such as `jobs.0.read.iops`, or any name for a number that stands alone.
     pub name: String,
+    /// Where its JSON has the CPU time, if that says more than the CPU time of the whole run.
+    pub cpu: Option<&'static str>,
     /// The longest time of a run, in nanoseconds.
     pub most_ns: u64,
     /// When the experiment began.
@@ -131,7 +148,7 @@ impl Scorer for Workload {
         command.stdout(stdout.try_clone().map_err(fail)?).stderr(stderr.try_clone().map_err(fail)?);
         // What it starts inherits the CPUs.
         let pinned = cpus.map(Pinned::on).transpose().map_err(fail)?;
-        let begun = Instant::now();
+        let (begun, before) = (Instant::now(), Usage::children());
         let mut group = OwnGroup::start(&mut command).map_err(fail)?;
         drop(pinned);
         let status = loop {
@@ -153,14 +170,19 @@ impl Scorer for Workload {
             let last = said.lines().last().unwrap_or("no word");
             return Err(format!("{} ended with {status}: {last}", program.display()));
         }
-        number(&text(&mut stdout), &self.name).map(|score| BlockFigures { score, ..BlockFigures::default() })
+        let text = text(&mut stdout);
+        let score = number(&text, &self.name)?;
+        let own = || Ok(Usage::children().since(&before).total_ns as f64);
+        let cpu = self.cpu.map_or_else(own, |place| number(&text, place))?;
+        Ok(BlockFigures { score, prices: vec![("cpu", cpu)] })
     }
     fn now_ns(&self) -> u64 {
         self.begun.elapsed().as_nanos() as u64
     }
 }
 
-/// The figure in what a workload printed: the place of that name in JSON, or the one number that stands in the text.
+/// The figure in what a workload printed: the place of that name in JSON (in the last document that has it), or the one number
+/// that stands in the text.
 ///
 /// # Errors
 /// No number, several, or no such place.
@@ -168,9 +190,11 @@ pub fn number(text: &str, name: &str) -> Result<f64, String> {
     // fio may write notes before its JSON.
     let json = if text.starts_with('{') { Some(text) } else { text.find("\n{").map(|at| &text[at..]) };
     if let Some(json) = json {
-        let document: serde_json::Value = serde_json::from_str(json).map_err(|error| format!("it printed {error}"))?;
         let place = format!("/{}", name.replace('~', "~0").replace('/', "~1").replace('.', "/"));
-        let found = document.pointer(&place).and_then(serde_json::Value::as_f64);
+        let documents: Result<Vec<serde_json::Value>, _> =
+            serde_json::Deserializer::from_str(json).into_iter().collect();
+        let documents = documents.map_err(|error| format!("it printed {error}"))?;
+        let found = documents.iter().rev().find_map(|document| document.pointer(&place)?.as_f64());
         return found.ok_or_else(|| format!("its JSON has no number at {name}"));
     }
     let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -186,23 +210,25 @@ pub fn number(text: &str, name: &str) -> Result<f64, String> {
 pub struct Law {
     root: Root,
     bdf: Bdf,
+    goal: Goal,
     random: Random,
     blocks: u64,
 }
 
 impl Law {
-    /// The noise is that of the seed.
-    pub fn new(root: &Root, bdf: Bdf, seed: u64) -> Law {
-        Law { root: root.clone(), bdf, random: Random::new(seed), blocks: 0 }
+    /// A latency, or a rate where more is better. The noise is that of the seed.
+    pub fn new(root: &Root, bdf: Bdf, goal: Goal, seed: u64) -> Law {
+        Law { root: root.clone(), bdf, goal, random: Random::new(seed), blocks: 0 }
     }
 }
 
 impl Scorer for Law {
     fn score(&mut self, _: Option<&CpuList>, _: &dyn Watch) -> Result<BlockFigures, String> {
         self.blocks += 1;
-        // A latency: the inverse of the rate. Half a percent of noise, and a slow wave of one.
+        // A latency is the inverse of the rate. Half a percent of noise, and a slow wave of one.
         let wave = (self.blocks as f64 / 300.0).sin() * 0.01;
-        let log = wave + 0.005 * self.random.normal() - fake::law(&self.root, self.bdf);
+        let sign = if self.goal == Goal::Max { 1.0 } else { -1.0 };
+        let log = wave + 0.005 * self.random.normal() + sign * fake::law(&self.root, self.bdf);
         let tail = 1.4 * (0.02 * self.random.normal()).exp();
         Ok(BlockFigures { score: 1000.0 * log.exp(), prices: vec![("p99", 1000.0 * log.exp() * tail)] })
     }

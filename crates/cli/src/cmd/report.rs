@@ -126,7 +126,7 @@ impl Whole {
     fn render(self, records: &[Record], options: &table::Options) -> anyhow::Result<Vec<u8>> {
         if matches!(self, Whole::Svg | Whole::Png) && picture::is_empty(records) {
             return Err(Refusal::new(
-                "the records hold nothing that a picture shows: no latencies, counters, readouts or conversions",
+                "the records hold nothing that a picture shows: no latencies, counters, readouts, conversions, links or settings",
                 "write a page (.html) or the tables (.txt) in its place",
             )
             .into());

@@ -6,22 +6,26 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use pciescope_bench::tune::score::{Law, MmioReads, Scorer, TunedMachine, Workload};
+use pciescope_bench::Journal;
+use pciescope_bench::tune::score::{Law, Samples, Scorer, Timed, TunedMachine, Workload};
 use pciescope_bench::tune::{Candidate, TuneTask};
 use pciescope_core::record::Method;
 use pciescope_core::text::span;
 use pciescope_core::tune::{Goal, TEST, Try, Tune, Verdict};
-use pciescope_core::{Bdf, Environment, Function, Identity, MmioPlan, Plan, Record, TunePlan};
+use pciescope_core::{
+    Bdf, CpuList, Environment, Function, Identity, IrqPlan, IrqSource, MmioPlan, Order, Plan, Record, TunePlan,
+};
 use pciescope_hw::probe::open::{Backend, Need};
 use pciescope_hw::tune::restore;
 use pciescope_hw::tune::{FoundKnob, TuneSession, fake, knobs, names, path};
-use pciescope_hw::{environment, pci};
+use pciescope_hw::{environment, nodes, pci};
 
 use super::device::{AccessArgs, CpuChoice, Device, Reached, settle};
 use super::latency::progress::Progress;
 use super::latency::target::{TargetArgs, choose};
 use super::output::{Output, OutputArgs};
 use super::{Ctx, Refusal};
+use crate::args::Verb;
 use crate::values::{self, FunctionName, Percent, Time, some_time};
 
 /// The arguments of `pciescope tune`.
@@ -50,8 +54,8 @@ pub struct Args {
     #[arg(long = "try", value_name = "KNOB=VALUE,...", value_parser = tried)]
     tries: Vec<Try>,
 
-    /// The figure that decides, without a command: mmio (the median of register reads)
-    #[arg(long, value_name = "FIGURE", default_value = "mmio", value_parser = ["mmio"], conflicts_with = "score")]
+    /// The figure that decides, without a command: mmio (the median of register reads), irq (of interrupts, to their handler), readout (the rate), cpu (the CPU time of a readout)
+    #[arg(long, value_name = "FIGURE", default_value = "mmio", value_parser = FIGURES, conflicts_with = "score")]
     figure: String,
 
     /// The number that the command prints, or its place in JSON (jobs.0.read.iops), and whether max or min is better
@@ -135,8 +139,40 @@ struct Choice {
     candidates: Vec<Candidate>,
 }
 
+/// Interrupts of the first vector, each after the last one's acknowledge.
+fn interrupts(bdf: Bdf, cpus: CpuList) -> IrqPlan {
+    IrqPlan {
+        bdf,
+        source: IrqSource::Hardware,
+        vectors: vec![0],
+        cpus,
+        order: Order::default(),
+        trigger_cpu: None,
+        count: 0,
+        duration_ns: 0,
+        interval_ns: 0,
+        timeout_ns: 100_000_000,
+        raw: false,
+        why: None,
+    }
+}
+
+const FIGURES: [&str; 4] = ["mmio", "irq", "readout", "cpu"];
+
+/// The places of these figures in the records of a readout.
+const READOUT: &str = "metrics.speed.value";
+const READOUT_CPU: &str = "metrics.cpu_per_gb.value";
+
+/// The readout that measures a block: this program, so that it takes the CPUs of a workload and leaves nothing behind.
+fn readout(ctx: &Ctx, bdf: Bdf) -> anyhow::Result<Vec<OsString>> {
+    let name = nodes::names(&ctx.root, bdf).into_iter().next().unwrap_or_else(|| bdf.to_string());
+    let node = nodes::node_of(&ctx.root, &PathBuf::from(name))?;
+    let words = [std::env::current_exe()?.into(), "--root".into(), ctx.root.path("/").into(), "readout".into()];
+    Ok(words.into_iter().chain([ctx.root.path(node).into(), "-q".into(), "--json".into()]).collect())
+}
+
 /// Runs the verb.
-pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let ctx = &ctx.on(&args.access.backend)?;
     let bdf = ctx.function(&args.function)?;
     let is_fake = matches!(args.access.backend, Backend::Fake(_));
@@ -148,6 +184,10 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         fake::make(&ctx.root, bdf).context("cannot write the files of the synthetic machine")?;
     }
     let folder = restore::folder(&ctx.root, args.state_dir.as_deref());
+    let is_readout = !is_fake && args.score.is_none() && matches!(&*args.figure, "readout" | "cpu");
+    if is_readout {
+        args.command = readout(ctx, bdf)?;
+    }
     // What an earlier experiment left makes all figures those of another machine.
     let is_shown = args.tries.is_empty() || args.dry_run;
     let mut is_left = match put_back(ctx, &folder) {
@@ -173,17 +213,20 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let mut reached = None;
     let block_ns = (plan.duration_ns / (choice.candidates.len() as u64 + 1) / 250).clamp(2_000_000, 250_000_000);
     let mut reads = None;
-    let is_mmio = args.command.is_empty() && !is_fake;
     let mut environment = environment::read(&ctx.root);
-    if is_mmio {
+    if args.command.is_empty() && !is_fake {
         let mut device = Device::find(ctx, Some(&args.function), &args.access)?;
         let local = device.cpus(&CpuChoice::Local).ok();
         let cpus = match (&args.cpus, local) {
             (None, Some(local)) => local,
             (choice, _) => device.cpus(choice.as_ref().unwrap_or(&CpuChoice::All))?,
         };
-        reads = Some(MmioPlan { cpus, ..choose(&device.function, &TargetArgs::default())? });
-        reached = Some(device.reach(ctx, &args.access, Need::Mmio)?);
+        let (what, need) = match &*args.figure {
+            "irq" => (Timed::Interrupts(interrupts(bdf, cpus)), Need::Irq(IrqSource::Hardware)),
+            _ => (Timed::Reads(MmioPlan { cpus, ..choose(&device.function, &TargetArgs::default())? }), Need::Mmio),
+        };
+        reads = Some(what);
+        reached = Some(device.reach(ctx, &args.access, need)?);
         function = device.function;
         environment = environment::read(&ctx.root);
     }
@@ -202,13 +245,18 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         let session = TuneSession::begin(&ctx.root, bdf, &folder, found)?;
         let begun = Instant::now();
         let mut scorer: Box<dyn Scorer> = match (reads, reached.as_mut()) {
-            (Some(plan), Some(Reached { probe, .. })) => {
-                Box::new(MmioReads { probe: probe.as_mut(), plan, block_ns, begun })
+            (Some(what), Some(Reached { probe, .. })) => {
+                Box::new(Samples { probe: probe.as_mut(), what, block_ns, begun })
             }
-            _ if is_fake => Box::new(Law::new(&ctx.root, bdf, plan.seed)),
+            _ if is_fake => Box::new(Law::new(&ctx.root, bdf, plan.goal, plan.seed)),
             _ => {
-                let (command, name) = (args.command.clone(), plan.figure.clone());
-                Box::new(Workload { command, name, most_ns: plan.duration_ns, begun })
+                let name = match &*plan.figure {
+                    "readout" if is_readout => READOUT,
+                    "cpu" if is_readout => READOUT_CPU,
+                    name => name,
+                };
+                let (command, cpu) = (args.command.clone(), is_readout.then_some(READOUT_CPU));
+                Box::new(Workload { command, name: name.to_owned(), cpu, most_ns: plan.duration_ns, begun })
             }
         };
         let mut machine =
@@ -241,10 +289,24 @@ pub fn put_back(ctx: &Ctx, folder: &std::path::Path) -> anyhow::Result<bool> {
     Ok(!put.left.is_empty())
 }
 
+/// Says what a killed experiment left, unless the verb puts it back or is none that looks at a machine.
+pub fn say_what_is_left(ctx: &Ctx, verb: Option<&Verb>) {
+    let is_silent = match verb {
+        Some(Verb::Tune(args)) => args.state_dir.is_none(),
+        Some(Verb::Unbind(args)) => args.puts_back_settings(),
+        Some(Verb::Completions(_) | Verb::Complete(_) | Verb::Man(_) | Verb::Version) => true,
+        _ => false,
+    };
+    if let Some(left) = (!is_silent).then(|| restore::left(&ctx.root, &restore::folder(&ctx.root, None))).flatten() {
+        super::say(&format!("pciescope: {left}; `pciescope unbind --restore` puts it back\n"));
+    }
+}
+
 const LIST: &str = "`pciescope tune BDF` lists the knobs, each with its values or the reason";
 
 fn plan(args: &Args, function: Bdf, tries: Vec<Try>) -> TunePlan {
-    let (figure, goal) = args.score.clone().unwrap_or_else(|| (args.figure.clone(), Goal::Min));
+    let goal = if args.figure == "readout" { Goal::Max } else { Goal::Min };
+    let (figure, goal) = args.score.clone().unwrap_or_else(|| (args.figure.clone(), goal));
     TunePlan {
         function,
         tries,
@@ -273,9 +335,12 @@ fn choose_settings(ctx: &Ctx, args: &Args, found: &[FoundKnob]) -> anyhow::Resul
             None => Some("this device or machine does not have it".to_owned()),
             Some(number) => found[number].refusal(args.shared),
         };
-        let refusal = refusal.or_else(|| {
-            let is_workloads = one.knob == "numa" && !has_workload;
-            is_workloads.then(|| "registers are read from one CPU: try cpu".to_owned())
+        let refusal = refusal.or_else(|| match &*one.knob {
+            "numa" if !has_workload => Some("one CPU measures: try cpu".to_owned()),
+            "irq-cpu" if args.figure == "irq" => {
+                Some("interrupts are timed on the CPU that measures: try cpu".to_owned())
+            }
+            _ => None,
         });
         let (Some(number), None) = (number, &refusal) else {
             let why = format!("{}: {}", one.knob, refusal.unwrap_or_default());
@@ -318,25 +383,20 @@ fn show(
     found: &[FoundKnob],
     choice: &Choice,
 ) -> anyhow::Result<ExitCode> {
-    use pciescope_core::Sink;
     let mut output = Output::open(&args.output, &[])?;
-    let identity = Identity::new("tune", args.output.file.label.clone());
     let duration = span(plan.duration_ns);
-    let mut first = Record::first(environment, Plan::Tune(plan), Vec::new());
+    let mut journal = Journal::new(Identity::new("tune", args.output.file.label.clone()), &mut output);
+    journal.put(Record::first(environment, Plan::Tune(plan), Vec::new()))?;
     let tune = Tune { knobs: found.iter().map(|one| one.knob.clone()).collect(), ..Tune::default() };
     let backend = if matches!(args.access.backend, Backend::Fake(_)) { "fake" } else { "sysfs" };
-    let mut record = Record {
+    journal.put(Record {
         test: TEST.to_owned(),
         method: Some(Method { backend: backend.to_owned(), ..Method::default() }),
         device: Some(function),
         tune: Some(Box::new(tune)),
         ..Record::default()
-    };
-    for record in [&mut first, &mut record] {
-        identity.mark(record, std::time::SystemTime::now());
-        output.put_all(std::slice::from_ref(record))?;
-    }
-    output.finish()?;
+    })?;
+    journal.finish()?;
     for setting in choice.candidates.iter().filter(|_| args.dry_run).flat_map(|one| &one.settings) {
         ctx.note(&format!("would set {} from {} to {}", setting.knob, setting.present, setting.value));
     }

@@ -32,6 +32,13 @@ pub struct Args {
     state_dir: Option<PathBuf>,
 }
 
+impl Args {
+    /// Whether what `tune` left in its own folder is put back.
+    pub fn puts_back_settings(&self) -> bool {
+        self.restore && self.state_dir.is_none()
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     // A signal must not stop the restoration half-way.
@@ -101,10 +108,10 @@ fn show(states: &[State]) -> anyhow::Result<ExitCode> {
         writeln!(
             io::stdout(),
             "{}: with {}, had {}; handed over by process {}",
-            state.bdf,
+            state.owner.bdf,
             state.driver,
             state.former_driver.as_deref().unwrap_or("no driver"),
-            state.pid
+            state.owner.pid
         )?;
     }
     Ok(ExitCode::SUCCESS)

@@ -196,6 +196,8 @@ fn all_is_what_is_safe_and_the_rest_is_named() {
 #[test]
 fn the_list_says_what_can_be_set_and_why_not() {
     let tree = Tree::new("tune-list");
+    fs::create_dir_all(tree.root.join("dev")).unwrap();
+    fs::write(tree.root.join("dev/cpu_dma_latency"), 2_000_000_000i32.to_le_bytes()).unwrap();
     let before = tree.all();
     let ended = tree.run(&format!("tune {BDF}")).expect_code(0);
     let row = |name: &str| -> String {
@@ -212,6 +214,7 @@ fn the_list_says_what_can_be_set_and_why_not() {
             "governor",
             "governor powersave performance, powersave written back as found\ngovernor more power and heat; also of",
         ),
+        ("idle-latency", "idle-latency no limit 0 us to no limit by its end as found\n"),
     ] {
         assert!(row(knob).starts_with(rows), "{knob}: {}", row(knob));
     }
@@ -236,6 +239,50 @@ fn a_setting_that_helps_is_found_and_everything_is_put_back() {
 }
 
 #[test]
+fn the_price_has_the_cpu_time_of_the_workload() {
+    let tree = Tree::new("tune-cpu");
+    // The same rate, by four times the loops.
+    let script = tree.script("n=3000; [ $m = 5 ] && n=12000; while [ $n -gt 0 ]; do n=$((n - 1)); done; echo 100");
+    let records =
+        tree.run(&format!("tune {BDF} --try mrrs=4096 --score x:max -j -- {script}")).expect_code(0).records();
+    let effect = &tune(&records).effects[0];
+    let cpu = effect.prices["cpu"];
+    assert_eq!(effect.verdict, Verdict::NoDifference, "{effect:?}");
+    assert!(cpu.low_percent > 10.0 && cpu.percent < 300.0, "{cpu:?}");
+}
+
+#[test]
+fn a_readout_is_a_figure_and_its_cpu_time_too() {
+    for (figure, change) in [("readout", 3.0), ("irq", -2.9), ("cpu", -2.9)] {
+        let line = format!("tune nvme0n1 --backend fake --figure {figure} --try mrrs=4096 --try aspm-l1 -j");
+        let records = run(&line).expect_code(0).records();
+        let found = tune(&records);
+        assert_eq!(found.effects[0].verdict, Verdict::Helps, "{figure}: {found:?}");
+        let difference = found.effects[0].change.unwrap();
+        assert!((difference.low_percent..difference.high_percent).contains(&change), "{figure}: {difference:?}");
+    }
+    let tree = Tree::new("tune-readout");
+    let disk = format!("sys/bus/pci/devices/{BDF}/block/nvme0n1");
+    tree.put(&format!("{disk}/uevent"), "DEVNAME=nvme0n1");
+    fs::create_dir_all(tree.root.join("sys/class/block")).unwrap();
+    symlink("../../../../../../class/block", tree.root.join(&disk).join("subsystem")).unwrap();
+    symlink(format!("../../../{disk}"), tree.root.join("sys/class/block/nvme0n1")).unwrap();
+    tree.put("dev/nvme0n1", &"x".repeat(1 << 20));
+    for figure in ["readout", "cpu"] {
+        let line = format!("tune {BDF} --figure {figure} --try mrrs=4096 --duration 9s -j");
+        let ended = tree.run(&line).expect_code(0);
+        let records = ended.records();
+        let effect = &tune(&records).effects[0];
+        assert_eq!((effect.comparisons, effect.blocks_failed), (1, 0), "{effect:?} {}", ended.stderr);
+        assert!(records.last().unwrap().metrics["blocks"].value >= 5.0, "{effect:?}");
+    }
+    let refused = run("tune nvme0n1 --backend fake --figure irq --try irq-cpu=4").expect_code(2);
+    assert!(refused.stderr.contains("interrupts are timed on the CPU that measures: try cpu"), "{}", refused.stderr);
+    let none = tree.run("tune 0000:00:1f.0 --figure readout --try mrrs").expect_code(2);
+    assert!(none.stderr.contains("hint: "), "{}", none.stderr);
+}
+
+#[test]
 fn a_register_is_written_by_its_own_bits_alone() {
     let tree = Tree::new("tune-bits");
     // Other bits change meanwhile, as a driver may change them.
@@ -243,6 +290,43 @@ fn a_register_is_written_by_its_own_bits_alone() {
         tree.script("[ $m = 5 ] && printf '\\271' | dd of=$config bs=1 seek=72 conv=notrunc 2>/dev/null\necho 100");
     tree.run(&format!("tune {BDF} --try mrrs=4096 --score rate:max -q -- {script}")).expect_code(0);
     assert_eq!(tree.control(), FOUND & 0xff00 | 0o271);
+}
+
+#[test]
+fn the_ports_own_change_of_speed_is_switched_off_and_comes_back() {
+    let tree = Tree::new("tune-hasd");
+    let own = tree.root.join(format!("sys/bus/pci/devices/{BDF}"));
+    assert!(!tree.run(&format!("tune {BDF}")).expect_code(0).stdout.contains("hasd"));
+    let port = tree.root.join("sys/devices/pci0000:00/0000:00:01.0");
+    fs::create_dir_all(&port).unwrap();
+    fs::rename(&own, port.join(BDF)).unwrap();
+    let place = "../../../devices/pci0000:00/0000:00:01.0";
+    symlink(format!("{place}/{BDF}"), &own).unwrap();
+    symlink(place, own.parent().unwrap().join("0000:00:01.0")).unwrap();
+    let mut config = fs::read(own.join("config")).unwrap();
+    // A root port, of which Link Control 2 holds other bits too.
+    (config[0x42], config[0x70], config[0x71]) = (0x42, 0x43, 0x12);
+    fs::write(port.join("config"), &config).unwrap();
+    for (file, text) in [("vendor", "0x8086"), ("device", "0x1901"), ("class", "0x060400"), ("resource", "0x0 0x0 0x0")]
+    {
+        fs::write(port.join(file), text).unwrap();
+    }
+    let before = tree.all();
+    let look = format!("[ \"$(od -An -tx1 -j112 -N2 {}/config)\" = ' 63 12' ] && echo 110 || echo 100", port.display());
+    let line = format!("tune {BDF} --try hasd=on --score x:max -j -- {}", tree.script(&look));
+    let records = tree.run(&line).expect_code(0).records();
+    assert_eq!(verdicts(tune(&records)), [("hasd=on".into(), Verdict::Helps)]);
+    assert_eq!(tree.all(), before);
+    assert_eq!(tune(&records).effects[0].settings[0].permanent, "setpci -s 0000:00:01.0 CAP_EXP+30.w=0020:0020");
+    // It is the link's, and so everybody's who is on it.
+    let sibling = own.parent().unwrap().join("0000:02:00.1");
+    symlink(format!("{place}/{BDF}"), sibling).unwrap();
+    let refused = tree.run(&line).expect_code(2);
+    assert!(
+        refused.stderr.contains("hasd: it also changes 0000:02:00.1 on the same link: --shared"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
@@ -281,6 +365,58 @@ fn what_a_kill_left_is_put_back_and_said_once() {
         assert_eq!((tree.all(), tree.log().exists()), (before.clone(), false));
         assert!(!tree.run(line).expect_code(0).stderr.contains("earlier experiment"));
     }
+}
+
+#[test]
+fn every_verb_says_what_a_kill_left() {
+    let tree = Tree::new("tune-left");
+    let said = |line: &str| -> Vec<String> {
+        let about = |line: &&str| line.contains("`tune` was killed");
+        tree.run(line).stderr.lines().filter(about).map(str::to_owned).collect()
+    };
+    assert!(said("list").is_empty());
+    tree.killed();
+    for line in [
+        "list",
+        "-q list",
+        "",
+        "unbind",
+        "doctor",
+        "compare a.jsonl b.jsonl",
+        "stat -I 1ms -- true",
+        "tune --state-dir /tmp/x",
+    ] {
+        let said = said(&line.replace("tune", &format!("tune {BDF}")));
+        assert_eq!(said.len(), 1, "{line}: {said:?}");
+        assert!(said[0].starts_with(&format!("pciescope: {BDF}: ")), "{said:?}");
+        assert!(said[0].ends_with("may still be set: mrrs; `pciescope unbind --restore` puts it back"), "{said:?}");
+        assert!(!said[0].contains("last boot"), "{said:?}");
+    }
+    for line in ["--help", "tune --help", "completions bash", "man tune", "--version"] {
+        assert!(said(line).is_empty(), "{line}");
+    }
+    assert_eq!(tree.control() >> 12, 5, "a look put it back");
+    tree.put("proc/sys/kernel/random/boot_id", "second");
+    assert!(said("list")[0].contains(", before the last boot)"), "{:?}", said("list"));
+    // What others can write there is no word of ours.
+    let folder = tree.log().parent().unwrap().to_owned();
+    fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();
+    assert!(said("list").is_empty());
+    fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).unwrap();
+    assert_eq!(said("list").len(), 1);
+    tree.run("unbind --restore").expect_code(0);
+    assert!(said("list").is_empty());
+}
+
+#[test]
+fn an_experiment_that_runs_was_not_killed() {
+    let tree = Tree::new("tune-runs");
+    let said = tree.root.join("said");
+    let list = format!("{PROGRAM} --root {} list 2>>{} >&2", tree.root.display(), said.display());
+    let script = tree.script(&format!("[ $m = 5 ] && {list}; echo 100"));
+    tree.run(&format!("tune {BDF} --try mrrs=4096 --score x:max -- {script}")).expect_code(0);
+    let said = fs::read_to_string(said).unwrap();
+    assert!(said.contains("0000:02:00.0") && !said.contains("was killed"), "{said}");
 }
 
 #[test]
@@ -346,7 +482,8 @@ fn kills_at_random_moments_leave_nothing() {
     let script = tree.script("echo $((100 + m))");
     let before = tree.all();
     let mut caught = 0;
-    for round in 0..40u64 {
+    let kills = if std::env::var_os("PROVE").is_some() { 500 } else { 40 };
+    for round in 0..kills {
         let mut child = Command::new(PROGRAM)
             .args(["--root", tree.root.to_str().unwrap(), "-q", "tune", BDF, "--score", "x:max"])
             .args(["--try", "mrrs=128,4096", "--try", "aspm-l1", "--try", "irq-cpu=1", "--", &script])
@@ -360,6 +497,9 @@ fn kills_at_random_moments_leave_nothing() {
         tree.run("unbind --restore").expect_code(0);
         assert_eq!(tree.all(), before, "{round}");
     }
+    println!(
+        "| kills of `tune` on a tree of files | `make prove-tune` | {kills}, of them {caught} with a setting in force: every file as before |"
+    );
     assert!(caught > 5, "{caught}");
 }
 

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use pciescope_core::{Bdf, Function};
 
+use crate::kept::{KeptFile, Owner};
 use crate::{Error, Root, pci};
 pub use in_use::in_use;
-use state::StateFile;
 pub use state::{FOLDER, State, state};
 
 const DRIVERS: &str = "/sys/bus/pci/drivers";
@@ -90,7 +90,7 @@ pub struct Bound {
     root: Root,
     hand: Arc<dyn Hand>,
     state: State,
-    file: Option<StateFile>,
+    file: Option<KeptFile>,
 }
 
 impl fmt::Debug for Bound {
@@ -123,22 +123,19 @@ pub fn ensure(root: &Root, bdf: Bdf, driver: Driver, in_use_too: bool) -> Result
 fn take_by(root: &Root, hand: Arc<dyn Hand>, bdf: Bdf, driver: Driver, in_use_too: bool) -> Result<Bound, Error> {
     let function = pci::function(root, bdf)?;
     refuse(root, &function, bdf, driver, in_use_too)?;
-    let file = StateFile::create(root, bdf)?;
-    if let Some(state) = file.load().filter(|state| is_handed_over(root, &function, state)) {
+    let file = state::open(root, bdf, true)?;
+    if let Some(state) = file.text().and_then(state::parse).filter(|state| is_handed_over(root, &function, state)) {
         return Err(Error::BoundAlready(bdf, state.driver));
     }
     let state = State {
-        version: 1,
-        bdf,
-        vendor: function.vendor,
-        device: function.device,
+        owner: Owner::now(root, bdf)?,
         driver: driver.name().to_owned(),
         former_driver: function.driver,
         former_override: driver_override(root, bdf),
         former_power: power_control(root, bdf),
-        pid: std::process::id(),
     };
-    file.store(&state)?;
+    file.clear()?;
+    file.line(&state)?;
     // From here on the drop of `bound` puts everything back.
     let bound = Bound { root: root.clone(), hand, state, file: Some(file) };
     bound.hand_over()?;
@@ -149,8 +146,8 @@ fn take_by(root: &Root, hand: Arc<dyn Hand>, bdf: Bdf, driver: Driver, in_use_to
 /// without an override.
 fn is_handed_over(root: &Root, function: &Function, state: &State) -> bool {
     let is_its = |driver: Option<&str>| driver == Some(state.driver.as_str());
-    (function.vendor, function.device) == (state.vendor, state.device)
-        && (is_its(function.driver.as_deref()) || is_its(driver_override(root, state.bdf).as_deref()))
+    (function.vendor, function.device) == (state.owner.vendor, state.owner.device)
+        && (is_its(function.driver.as_deref()) || is_its(driver_override(root, state.owner.bdf).as_deref()))
 }
 
 /// Reasons not to hand the function over.
@@ -250,12 +247,12 @@ impl Bound {
     pub fn release(mut self) -> Result<Restored, Error> {
         match self.file.take() {
             Some(file) => put_back(&self.root, self.hand.as_ref(), &self.state, file),
-            None => Err(Error::NotBound(self.state.bdf)),
+            None => Err(Error::NotBound(self.state.owner.bdf)),
         }
     }
 
     fn hand_over(&self) -> Result<(), Error> {
-        let bdf = self.state.bdf;
+        let bdf = self.state.owner.bdf;
         let address = bdf.to_string();
         let at = pci::folder(bdf);
         self.hand.write(&at.join("driver_override"), &self.state.driver)?;
@@ -278,7 +275,7 @@ impl Drop for Bound {
         let Some(file) = self.file.take() else { return };
         if let Err(error) = put_back(&self.root, self.hand.as_ref(), &self.state, file) {
             // A drop cannot return an error, and a machine that is not restored must not go unnoticed.
-            eprintln!("pciescope: {error}; `pciescope unbind --restore {}` tries again", self.state.bdf);
+            eprintln!("pciescope: {error}; `pciescope unbind --restore {}` tries again", self.state.owner.bdf);
         }
     }
 }
@@ -293,8 +290,8 @@ pub fn restore(root: &Root, bdf: Bdf) -> Result<Restored, Error> {
 }
 
 fn restore_by(root: &Root, hand: &dyn Hand, bdf: Bdf) -> Result<Restored, Error> {
-    let file = StateFile::existing(root, bdf)?;
-    match file.load() {
+    let file = state::open(root, bdf, false)?;
+    match file.text().and_then(state::parse) {
         Some(state) => put_back(root, hand, &state, file),
         None => {
             file.delete()?;
@@ -321,19 +318,14 @@ pub fn states(root: &Root) -> Result<Vec<State>, Error> {
     Ok(state::bound(root)?.into_iter().filter_map(|bdf| state(root, bdf)).collect())
 }
 
-fn put_back(root: &Root, hand: &dyn Hand, state: &State, file: StateFile) -> Result<Restored, Error> {
-    let bdf = state.bdf;
-    let done = |file: StateFile, notes: Vec<String>| {
+fn put_back(root: &Root, hand: &dyn Hand, state: &State, file: KeptFile) -> Result<Restored, Error> {
+    let bdf = state.owner.bdf;
+    let done = |file: KeptFile, notes: Vec<String>| {
         file.delete()?;
         Ok(Restored { bdf, driver: pci::driver(root, bdf), notes })
     };
-    match pci::function(root, bdf) {
-        Err(Error::NoSuchFunction { .. }) => return done(file, vec!["it was removed meanwhile".to_owned()]),
-        Ok(now) if (now.vendor, now.device) != (state.vendor, state.device) => {
-            let note = format!("another device ({:04x}:{:04x}) is in its place now", now.vendor, now.device);
-            return done(file, vec![note]);
-        }
-        _ => {}
+    if let Some(why) = state.owner.replaced(root) {
+        return done(file, vec![why]);
     }
     match undo(root, hand, state).and_then(|notes| undo_power(root, hand, state).map(|()| notes)) {
         Ok(notes) => done(file, notes),
@@ -345,22 +337,22 @@ fn put_back(root: &Root, hand: &dyn Hand, state: &State, file: StateFile) -> Res
 /// Puts `power/control` back: a driver may change it when it is bound and when it goes, as vfio-pci does. A driver that
 /// somebody else has bound meanwhile keeps its own.
 fn undo_power(root: &Root, hand: &dyn Hand, state: &State) -> Result<(), Error> {
-    let (Some(former), Some(now)) = (&state.former_power, power_control(root, state.bdf)) else { return Ok(()) };
-    let driver = pci::driver(root, state.bdf);
+    let (Some(former), Some(now)) = (&state.former_power, power_control(root, state.owner.bdf)) else { return Ok(()) };
+    let driver = pci::driver(root, state.owner.bdf);
     if *former == now || (driver.is_some() && driver != state.former_driver) {
         return Ok(());
     }
-    hand.write(&pci::folder(state.bdf).join(POWER), former)
+    hand.write(&pci::folder(state.owner.bdf).join(POWER), former)
 }
 
 /// Puts `driver_override` and the driver back; the answer says what could not be.
 fn undo(root: &Root, hand: &dyn Hand, state: &State) -> Result<Vec<String>, Error> {
-    let address = state.bdf.to_string();
-    let at = pci::folder(state.bdf);
+    let address = state.owner.bdf.to_string();
+    let at = pci::folder(state.owner.bdf);
     // A single new line empties the file; an empty write would not reach the kernel.
     let former_override = state.former_override.as_deref().unwrap_or("\n");
     hand.write(&at.join("driver_override"), former_override)?;
-    let now = pci::driver(root, state.bdf);
+    let now = pci::driver(root, state.owner.bdf);
     if now == state.former_driver {
         return Ok(Vec::new());
     }
@@ -380,9 +372,9 @@ fn undo(root: &Root, hand: &dyn Hand, state: &State) -> Result<Vec<String>, Erro
     let taken = hand.write(&driver_file(former, "bind"), &address);
     hand.write(&at.join("driver_override"), former_override)?;
     taken?;
-    match pci::driver(root, state.bdf) {
+    match pci::driver(root, state.owner.bdf) {
         Some(driver) if driver == *former => Ok(Vec::new()),
-        now => Err(Error::NotTaken { bdf: state.bdf, driver: former.clone(), now }),
+        now => Err(Error::NotTaken { bdf: state.owner.bdf, driver: former.clone(), now }),
     }
 }
 

@@ -208,10 +208,47 @@ fn a_state_without_power_management_is_restored_too() {
     machine.take().unwrap().keep();
     let path = machine.root.path(FOLDER).join(format!("{BDF}.json"));
     let text = fs::read_to_string(&path).unwrap();
-    let earlier = text.replace("\"former_power\": null,", "").replace("\"former_power\":null,", "");
+    let earlier = text.replace(",\"former_power\":null", "");
     assert_ne!(earlier, text);
     fs::write(&path, earlier).unwrap();
     assert_eq!(machine.restore().unwrap().driver, owned("nvme"));
+}
+
+/// A configuration space with a Device Serial Number.
+fn with_serial(number: u8) -> Vec<u8> {
+    let mut config = vec![0; 512];
+    (config[0x06], config[0x34], config[0x40]) = (0x10, 0x40, 0x10);
+    config[0x100..0x108].copy_from_slice(&[3, 0, 1, 0, number, 0, 0, 0]);
+    config
+}
+
+#[test]
+fn a_device_of_the_same_kind_with_another_serial_number_keeps_its_driver() {
+    let machine = machine(Some("nvme"), "(null)");
+    let config = machine.root.path(pci::folder(machine.bdf)).join("config");
+    fs::write(&config, with_serial(1)).unwrap();
+    machine.take().unwrap().keep();
+    fs::write(&config, with_serial(2)).unwrap();
+    let restored = machine.restore().unwrap();
+    assert_eq!(restored.driver, owned("pcilat"));
+    assert_eq!(restored.notes, ["another device (144d:a80a, serial number 0000000000000002) is in its place"]);
+    // The same one, which does not answer any more; and a state of a version that kept no serial number.
+    for earlier in [false, true] {
+        fs::write(&config, with_serial(1)).unwrap();
+        machine.binds(Some("nvme"));
+        machine.take().unwrap().keep();
+        let state = machine.root.path(FOLDER).join(format!("{BDF}.json"));
+        if earlier {
+            let text = fs::read_to_string(&state).unwrap();
+            let cut = text.replace("\"serial\":\"0000000000000001\",", "");
+            assert_ne!(cut, text);
+            let (head, boot) = cut.split_once("\"boot_id\":").unwrap();
+            fs::write(&state, head.to_owned() + boot.split_once(',').unwrap().1).unwrap();
+        } else {
+            fs::write(&config, [0xff; 512]).unwrap();
+        }
+        assert_eq!(machine.restore().unwrap().driver, owned("nvme"), "{earlier}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use pciescope_core::{Bdf, Evidence, Severity};
 
-use super::case::{Case, Found, Machine, Verdict, fine, found, not_applicable};
+use super::case::{Case, Found, Machine, Verdict, fine, found, not_applicable, tried};
 use super::link;
 use crate::config::Aspm;
 use crate::express::{self, EXT_ARI};
@@ -87,7 +87,11 @@ pub fn enabled(case: &Case) -> Verdict {
         text: format!("the link of {} may sleep between reads: ASPM {states}", case.bdf),
         evidence: ends.evidence,
         consequence: "the first access after a pause waits until the link is awake: up to some microseconds for L0s, tens for L1",
-        remedy: "boot with pcie_aspm.policy=performance, or write 0 to the files l0s_aspm and l1_aspm in the function's folder `link` in sysfs",
+        remedy: tried(
+            "boot with pcie_aspm.policy=performance, or write 0 to the files l0s_aspm and l1_aspm in the function's folder `link` in sysfs",
+            case.bdf,
+            if states.contains("L1") { "--try aspm-l1=off" } else { "--try aspm-l0s=off" },
+        ),
     })
 }
 

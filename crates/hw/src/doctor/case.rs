@@ -15,6 +15,11 @@ use crate::{Root, pci};
 /// What to do where privilege is lacking.
 pub(super) const AS_ROOT: &str = "run it as root (sudo pciescope doctor)";
 
+/// The experiment that tells whether settings help, behind a cure; `of` is the function.
+pub(super) fn tried(cure: &str, of: impl std::fmt::Display, tries: &str) -> String {
+    format!("{cure}; whether that helps: pciescope tune {of} {tries}")
+}
+
 /// What to do where a file of procfs is missing.
 pub(super) const WITH_PROC: &str = "run it where /proc is mounted";
 

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use pciescope_core::Severity;
 
-use super::case::{Found, Machine, Verdict, fine, found, not_applicable, seen};
+use super::case::{Found, Machine, Verdict, fine, found, not_applicable, seen, tried};
 use crate::environment;
 
 /// From this exit latency on an idle state counts as deep, in microseconds.
@@ -48,7 +48,11 @@ pub fn deep_idle(machine: &Machine) -> Verdict {
         text: format!("deep idle states are on: {}", deep.join(", ")),
         evidence,
         consequence: "an interrupt to a sleeping CPU waits that long, and package states slow the root complex too",
-        remedy: "hold /dev/cpu_dma_latency at 0 or boot with cpuidle.off=1 (Intel: intel_idle.max_cstate=1)",
+        remedy: tried(
+            "hold /dev/cpu_dma_latency at 0 or boot with cpuidle.off=1 (Intel: intel_idle.max_cstate=1)",
+            "BDF",
+            "--shared --try idle-latency=0",
+        ),
     })
 }
 
@@ -69,7 +73,7 @@ pub fn governor(machine: &Machine) -> Verdict {
             &machine.environment.governors.join(", "),
         )],
         consequence: "clocks follow the load with a delay: the first samples are slower than the last",
-        remedy: "cpupower frequency-set -g performance",
+        remedy: tried("cpupower frequency-set -g performance", "BDF", "--shared --try governor=performance"),
     })
 }
 

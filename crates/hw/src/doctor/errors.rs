@@ -23,6 +23,19 @@ fn evidence(case: &Case, file: &str, words: &str) -> Vec<Evidence> {
     vec![seen(&case.path(file).to_string_lossy(), words)]
 }
 
+/// A finding of errors that a file counts, with what the kernel's log leaves out of them: since Linux 6.16 it limits all but
+/// the fatal ones.
+fn with_log_limit(case: &Case, file: &str, mut found: Found) -> Found {
+    let limit = |what: &str| format!("{}_ratelimit_{what}", file.replace("aer_dev_", "aer/"));
+    let number = |what: &str| case.machine.root.number(case.path(&limit(what)));
+    if let (Some(burst), Some(ms @ 1..)) = (number("burst"), number("interval_ms")) {
+        found.evidence.push(case.seen(&limit("burst")));
+        let limits = format!("the kernel's log has {burst} of them in {} s at most", ms as f64 / 1e3);
+        found.remedy = format!("{}; {limits}: count them in {file}, not there", found.remedy);
+    }
+    found
+}
+
 /// What the kernel counted in one of its files.
 fn counts(case: &Case, file: &str) -> Result<BTreeMap<String, u64>, Unseen> {
     match error_counts(case.machine.root, case.bdf, file) {
@@ -97,13 +110,14 @@ pub fn correctable(case: &Case) -> Verdict {
             "journalctl -k -g AER says which; a driver or firmware fault more often than a bad link".to_owned(),
         )
     };
-    all.push(Found {
+    let found = Found {
         severity: Severity::Warning,
         text: format!("{}: {sum} correctable errors since boot", case.bdf),
         evidence: evidence(case, CORRECTABLE, &words),
         consequence: consequence.to_owned(),
         remedy: format!("see with --watch 60s whether they grow; then {remedy}"),
-    });
+    };
+    all.push(with_log_limit(case, CORRECTABLE, found));
     Ok(all)
 }
 
@@ -130,13 +144,14 @@ fn uncorrected(case: &Case, severity: usize, (file, name): (&str, &str), (effect
         Err(why) if all.is_empty() => return Err(why),
         counts => counts.unwrap_or_default(),
     };
-    all.extend(words(&counts).map(|(words, sum)| Found {
+    let counted = words(&counts).map(|(words, sum)| Found {
         severity: Severity::Problem,
         text: format!("{}: {sum} {name} errors since boot", case.bdf),
         evidence: evidence(case, file, &words),
         consequence: effect.to_owned(),
         remedy: cure.to_owned(),
-    }));
+    });
+    all.extend(counted.map(|found| with_log_limit(case, file, found)));
     Ok(all)
 }
 

@@ -24,16 +24,25 @@ pub fn mitigations(machine: &Machine) -> Verdict {
     })
 }
 
-/// Kernel options that take something away from PCIe, and what.
-const OPTIONS: &[(&str, &str, &str)] = &[
-    ("pci=", "nomsi", "no message-signalled interrupts: all devices share a few lines"),
-    ("pci=", "noaer", "errors of links are not counted"),
-    ("pci=", "noacs", "no access control"),
-    ("pci=", "conf1", "no extended configuration space"),
-    ("pci=", "nommconf", "no extended configuration space"),
-    ("pci=", "pcie_bus_peer2peer", "payloads of 128 bytes everywhere"),
-    ("pcie_ports=", "compat", "no AER, hotplug and link services"),
-    ("pcie_aspm=", "force", "links sleep although the firmware says that they cannot"),
+const TAKE_OUT: &str = "take it out of the boot loader's configuration, unless a device needs it";
+const UNKNOWN: &str =
+    "the kernel has no such option and passes over it (Unknown option): DMA is translated as without it";
+const PASS_THROUGH: &str = "write iommu=pt instead, or on every architecture iommu.passthrough=1";
+
+/// Kernel options that take something away from PCIe, or that are none (amd_iommu= and intel_iommu= have words of their
+/// own in the kernel's kernel-parameters.txt); what they do, and what to do.
+const OPTIONS: &[(&str, &str, &str, &str)] = &[
+    ("pci=", "nomsi", "no message-signalled interrupts: all devices share a few lines", TAKE_OUT),
+    ("pci=", "noaer", "errors of links are not counted", TAKE_OUT),
+    ("pci=", "noacs", "no access control", TAKE_OUT),
+    ("pci=", "conf1", "no extended configuration space", TAKE_OUT),
+    ("pci=", "nommconf", "no extended configuration space", TAKE_OUT),
+    ("pci=", "pcie_bus_peer2peer", "payloads of 128 bytes everywhere", TAKE_OUT),
+    ("pcie_ports=", "compat", "no AER, hotplug and link services", TAKE_OUT),
+    ("pcie_aspm=", "force", "links sleep although the firmware says that they cannot", TAKE_OUT),
+    ("amd_iommu=", "pt", UNKNOWN, PASS_THROUGH),
+    ("intel_iommu=", "pt", UNKNOWN, PASS_THROUGH),
+    ("amd_iommu=", "on", UNKNOWN, "take it out: without it the IOMMU of an AMD machine is on too"),
 ];
 
 pub fn pci_options(machine: &Machine) -> Verdict {
@@ -41,22 +50,25 @@ pub fn pci_options(machine: &Machine) -> Verdict {
         return not_checked("/proc/cmdline cannot be read", WITH_PROC);
     };
     let mut all = Vec::new();
-    for (key, value, effect) in OPTIONS {
+    for (key, value, effect, cure) in OPTIONS {
         let is_set =
             |word: &str| word.strip_prefix(key).is_some_and(|values| values.split(',').any(|one| one == *value));
-        let Some(word) = cmdline.split_whitespace().find(|word| is_set(word)) else { continue };
+        let Some(word) = cmdline.split_whitespace().take_while(|word| *word != "--").find(|word| is_set(word)) else {
+            continue;
+        };
         all.push(Found {
-            severity: Severity::Warning,
+            // An option that says what is so anyway harms nobody.
+            severity: if *value == "on" { Severity::Note } else { Severity::Warning },
             text: format!("the kernel was started with {key}{value}"),
             evidence: vec![seen("/proc/cmdline", word)],
             consequence: (*effect).to_owned(),
-            remedy: "take it out of the boot loader's configuration, unless a device needs it".to_owned(),
+            remedy: (*cure).to_owned(),
         });
     }
     Ok(all)
 }
 
-const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
+pub(super) const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
 pub fn lockdown(machine: &Machine) -> Verdict {
     machine.file(LOCKDOWN)?;
@@ -121,7 +133,7 @@ pub fn perf_paranoid(machine: &Machine) -> Verdict {
             "only root and CAP_PERFMON may read counters of ports and memory (perf_event_paranoid is {level})"
         ),
         evidence: vec![machine.seen(path)],
-        consequence: "other users see in `pciescope stat` and `top` only what the kernel itself counted",
+        consequence: "other users see in `pciescope stat` and `top` only what the kernel itself counted, and `latency --why` has no tracepoints",
         remedy: "sysctl kernel.perf_event_paranoid=0, or give the program CAP_PERFMON (setcap cap_perfmon+ep)",
     })
 }

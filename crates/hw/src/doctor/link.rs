@@ -213,14 +213,30 @@ pub fn target(case: &Case) -> Verdict {
         return not_applicable(NOMINAL);
     }
     let Some((speed, register)) = told(case) else { return fine() };
+    let mut evidence = vec![register, case.seen("max_link_speed")];
+    // What the kernel's pcie_failed_link_retrain() leaves: it lifts the hold of one switch alone (ASM2824).
+    let ends =
+        case.children().find_map(|below| Some((below.function.link?.max_speed_gts.min(link.max_speed_gts), below)));
+    let held = ends.filter(|(both, _)| speed == SPEEDS[0] && *both > speed);
+    let (mut effect, mut first) = ("its link stays that slow whatever is plugged in".to_owned(), String::new());
+    if let Some((both, below)) = held {
+        evidence.push(below.seen("max_link_speed"));
+        effect = format!("its link stays that slow, and both ends can do {both} GT/s");
+        first = format!(
+            "Linux 6.5 and later hold a port at 2.5 GT/s after its link failed to come up, and do not let go \
+             (journalctl -k -g 'retraining non-functional' shows it): {}, check riser and cable, then start the machine \
+             anew. If the kernel says nothing: ",
+            case.machine.reseat()
+        );
+    }
     let code = SPEEDS.iter().position(|speed| *speed == link.max_speed_gts).map_or(0, |place| place + 1);
     found(Found {
         severity: Severity::Warning,
         text: format!("the port {} is told to stay at {speed} of {} GT/s", case.bdf, link.max_speed_gts),
-        evidence: vec![register, case.seen("max_link_speed")],
-        consequence: "its link stays that slow whatever is plugged in".to_owned(),
+        evidence,
+        consequence: effect,
         remedy: format!(
-            "first find out why: kernel or firmware may have lowered it because the link fails when it is faster (journalctl -k -g retraining), and then a system disk below it may be lost. If nothing below is needed to run: set the speed in {}; until the next boot: setpci -s {} CAP_EXP+30.w={code}:f, then CAP_EXP+10.w=20:20 (retrains the link)",
+            "{first}first find out why: kernel or firmware may have lowered it because the link fails when it is faster (journalctl -k -g retraining), and then a system disk below it may be lost. If nothing below is needed to run: set the speed in {}; until the next boot: setpci -s {} CAP_EXP+30.w={code}:f, then CAP_EXP+10.w=20:20 (retrains the link)",
             case.machine.setup(),
             case.bdf
         ),

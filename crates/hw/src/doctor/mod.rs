@@ -174,10 +174,15 @@ pub const CHECKS: &[Check] = &[
     machine("mitigations", kernel::mitigations, "mitigations of CPU faults that make system calls dearer"),
     machine("aspm-policy", aspm::policy, "the kernel's ASPM policy: powersave or powersupersave"),
     machine("iommu-translates", iommu::translates, "IOMMU groups whose DMA is translated"),
-    machine("pci-options", kernel::pci_options, "kernel options that switch off MSI, AER or native PCIe services"),
+    machine(
+        "pci-options",
+        kernel::pci_options,
+        "kernel options that switch off MSI, AER or native PCIe services, or are none",
+    ),
     machine("lockdown", kernel::lockdown, "kernel lockdown: registers and modules that are out of reach"),
     machine("module-unsigned", kernel::module_unsigned, "Secure Boot, and pcilat without a signature"),
     machine("perf-paranoid", kernel::perf_paranoid, "perf_event_paranoid: who may read hardware counters"),
+    machine("slow-causes", noise::slow_causes, "tracepoints and CPUs that `latency --why` needs to name causes"),
 ];
 
 /// The check of a name.
@@ -275,6 +280,18 @@ mod tests {
             .map(|(name, _)| *name)
             .collect();
         assert_eq!(fine, [""; 0]);
+    }
+
+    #[test]
+    fn tracepoints_that_may_not_be_read_are_not_checked() {
+        let end = |files: &[(&str, &str)]| ends(files).into_iter().find(|(name, _)| *name == "slow-causes").unwrap().1;
+        assert!(matches!(end(&[]), Err(Unseen::NotApplicable { .. })));
+        let closed = end(&[("sys/kernel/tracing/x", "")]);
+        assert!(matches!(&closed, Err(Unseen::NotChecked { remedy, .. }) if remedy == case::AS_ROOT), "{closed:?}");
+        // Lockdown: the folders are there, and no file can be opened.
+        let level = ("sys/kernel/security/lockdown", "none integrity [confidentiality]");
+        let found = end(&[("sys/kernel/tracing/events/sched/sched_switch/x", ""), level]).unwrap();
+        assert!(found[0].text.contains("8 of its 8") && found[0].evidence[1].value == level.1, "{found:?}");
     }
 
     #[test]

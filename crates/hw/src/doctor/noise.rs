@@ -2,10 +2,11 @@
 
 use pciescope_core::Severity;
 
-use super::case::{Found, Machine, Verdict, WITH_PROC, fine, found, not_applicable, not_checked, seen};
+use super::case::{AS_ROOT, Found, Machine, Verdict, WITH_PROC, fine, found, not_applicable, not_checked, seen};
+use super::kernel::LOCKDOWN;
 use super::place::ONE_NODE;
 use super::readings::{MSR, smi as read_smi};
-use crate::{topology, usage};
+use crate::{topology, usage, why};
 
 pub fn smi(machine: &Machine) -> Verdict {
     let Some(cpuinfo) = machine.root.text("/proc/cpuinfo") else {
@@ -67,6 +68,40 @@ pub fn steal(machine: &Machine) -> Verdict {
         evidence: vec![seen("/proc/stat, line cpu, 8th figure", &format!("{stolen} of {all} ticks"))],
         consequence: "a sample in which the CPU was away is as long as its absence",
         remedy: "pin the virtual CPUs to CPUs of their own, or measure on bare metal",
+    })
+}
+
+const TRACING: &str = "/sys/kernel/tracing";
+
+pub fn slow_causes(machine: &Machine) -> Verdict {
+    if !machine.root.exists(TRACING) {
+        return not_applicable(format!("there is no {TRACING}: `latency --why` has no tracepoints"));
+    }
+    let events = format!("{TRACING}/events");
+    if machine.root.names(&events).is_empty() {
+        return not_checked(format!("{events} cannot be read"), AS_ROOT);
+    }
+    let lacking = why::lacking(machine.root);
+    let (mut text, mut evidence) = (Vec::new(), Vec::new());
+    if !lacking.is_empty() {
+        text.push(format!("it cannot read {} of its {} main tracepoints", lacking.len(), why::MAIN_POINTS));
+        evidence.push(seen(&events, &format!("not there: {}", lacking.join(", "))));
+        evidence.extend(machine.root.exists(LOCKDOWN).then(|| machine.seen(LOCKDOWN)));
+    }
+    // Nobody is beside a single CPU to see it stand still.
+    if machine.environment.cpus.len() == 1 {
+        text.push("one CPU is online, and no other sees it stand still".to_owned());
+        evidence.push(machine.seen("/sys/devices/system/cpu/online"));
+    }
+    if text.is_empty() {
+        return fine();
+    }
+    found(Found {
+        severity: Severity::Note,
+        text: format!("`latency --why` names fewer causes here: {}", text.join("; ")),
+        evidence,
+        consequence: "slow samples that these would explain are called unknown, or by what remains",
+        remedy: "measure on a kernel with CONFIG_FTRACE, without lockdown=confidentiality, with two CPUs or more",
     })
 }
 

@@ -2,7 +2,7 @@
 
 use pciescope_core::Severity;
 
-use super::case::{Case, Found, Unseen, Verdict, fine, found, not_applicable, not_checked};
+use super::case::{Case, Found, Unseen, Verdict, fine, found, not_applicable, not_checked, tried};
 use crate::express::{Express, PortType};
 
 /// Header, sequence number, LCRC and framing of a memory write with a 64-bit address, in bytes, up to 32 GT/s.
@@ -106,9 +106,13 @@ pub fn read_request(case: &Case) -> Verdict {
         text: format!("{} reads at most {size} bytes per request", case.bdf),
         evidence: vec![case.register("DevCtl", express.at + 8, express.device_control())],
         consequence: "reads by the device need more requests, and its tags run out before the link is full",
-        remedy: format!(
-            "setpci -s {} CAP_EXP+08.w=2000:7000 (512 bytes); with pci=pcie_bus_perf the kernel sets it to the payload size at boot",
-            case.bdf
+        remedy: tried(
+            &format!(
+                "setpci -s {} CAP_EXP+08.w=2000:7000 (512 bytes); with pci=pcie_bus_perf the kernel sets it to the payload size at boot",
+                case.bdf
+            ),
+            case.bdf,
+            "--try mrrs=512,4096",
         ),
     })
 }

@@ -2,7 +2,7 @@
 
 use pciescope_core::{CpuList, Severity};
 
-use super::case::{AS_ROOT, Case, Found, SetUpBy, Verdict, fine, found, not_applicable, not_checked, seen};
+use super::case::{AS_ROOT, Case, Found, SetUpBy, Verdict, fine, found, not_applicable, not_checked, seen, tried};
 use crate::topology;
 
 /// Why checks of places pass over a machine.
@@ -105,9 +105,13 @@ pub fn irq_remote(case: &Case) -> Verdict {
         ),
         evidence,
         consequence: "each interrupt and what it handles crosses the interconnect between nodes",
-        remedy: format!(
-            "echo {near} > /proc/irq/{}/smp_affinity_list, and so on; irqbalance may set it back, and a driver that manages its vectors itself refuses (EIO)",
-            remote[0]
+        remedy: tried(
+            &format!(
+                "echo {near} > /proc/irq/{}/smp_affinity_list, and so on; irqbalance may set it back, and a driver that manages its vectors itself refuses (EIO)",
+                remote[0]
+            ),
+            case.bdf,
+            &format!("--try irq-cpu={}", near.iter().next().unwrap_or(0)),
         ),
     })
 }

@@ -44,8 +44,8 @@ impl SettingPlace {
             SettingPlace::Held(path) => {
                 let path = root.path(path);
                 let bytes = std::fs::read(&path).map_err(|source| Error::Read { path, source })?;
-                let value = bytes.first_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes));
-                Ok(value.unwrap_or_default().to_string())
+                let value = bytes.first_chunk::<4>().map_or(0, |bytes| i32::from_le_bytes(*bytes));
+                Ok(if value == DEFAULT_QOS_US { NO_LIMIT.to_owned() } else { value.to_string() })
             }
             SettingPlace::Workload => Ok(String::new()),
         }
@@ -103,6 +103,10 @@ impl SettingPlace {
         matches!(self, SettingPlace::Workload) || is(&self.path(root))
     }
 }
+
+/// What nobody has limited (PM_QOS_CPU_LATENCY_DEFAULT_VALUE), and the word for it.
+const DEFAULT_QOS_US: i32 = 2_000_000_000;
+pub(super) const NO_LIMIT: &str = "no limit";
 
 /// Bits as they are written down.
 pub(super) fn hex(bits: u16) -> String {

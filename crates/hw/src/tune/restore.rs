@@ -1,83 +1,23 @@
-//! What is changed is on disk before it is changed, so that it can be put back however the program ends.
-//!
-//! One file for the machine: its first line says whose knobs they are, each further one what is about to be written. Lines
-//! are only added, each is synced, and a torn last one is of a change that was not made. The lock of the file is held by
-//! the one experiment that may run at a time.
+//! The file of what an experiment changes: behind its first line each has what is about to be written. Lines are only added, each
+//! is synced, and a torn last one is of a change that was not made. The one experiment that may run at a time holds its lock.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pciescope_core::Bdf;
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::place::SettingPlace;
-use crate::bind::state::open_locked;
-use crate::config::Config;
-use crate::{Error, Root, express, pci};
+use crate::kept::{self, KeptFile, Owner};
+use crate::{Error, Root};
 
 /// Where the file lies, unless `--state-dir` says otherwise.
 pub const FOLDER: &str = "/var/lib/pciescope/restore";
 const FILE: &str = "tune.jsonl";
-/// No file of ours is longer.
-const LONGEST: u64 = 16 << 20;
-/// Extended capability: Device Serial Number (7.9.3).
-const EXT_SERIAL: u16 = 0x0003;
-
-/// Whose knobs were changed, and when.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
-    /// Version of this file's form: 1.
-    pub version: u32,
-    /// The boot in which it was; a reboot puts registers and files of the kernel back.
-    pub boot_id: String,
-    /// The process.
-    pub pid: u32,
-    /// The function.
-    pub bdf: Bdf,
-    /// Its vendor ID.
-    pub vendor: u16,
-    /// Its device ID.
-    pub device: u16,
-    /// Its Device Serial Number in hexadecimal, where it has one.
-    pub serial: Option<String>,
-}
-
-impl Owner {
-    /// The function as it is now, in this boot and process.
-    ///
-    /// # Errors
-    /// [`Error::Read`], [`Error::Parse`].
-    pub fn now(root: &Root, bdf: Bdf) -> Result<Owner, Error> {
-        let config = Config::load(root, bdf);
-        let serial = express::extended(&config, EXT_SERIAL)
-            .and_then(|at| Some(format!("{:08x}{:08x}", config.long(at + 8)?, config.long(at + 4)?)));
-        Ok(Owner {
-            version: 1,
-            boot_id: root.text("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
-            pid: std::process::id(),
-            bdf,
-            vendor: pci::id(root, bdf, "vendor")? as u16,
-            device: pci::id(root, bdf, "device")? as u16,
-            serial,
-        })
-    }
-
-    /// Why the function that is there now is not this one; `None` where it is.
-    fn replaced(&self, root: &Root) -> Option<String> {
-        match Owner::now(root, self.bdf) {
-            Err(_) => Some("the function is not there any more".to_owned()),
-            Ok(now) if (now.vendor, now.device, &now.serial) == (self.vendor, self.device, &self.serial) => None,
-            Ok(now) => {
-                let serial = now.serial.map(|serial| format!(", serial number {serial}")).unwrap_or_default();
-                Some(format!("another device ({:04x}:{:04x}{serial}) is in its place", now.vendor, now.device))
-            }
-        }
-    }
-}
 
 /// A change that was about to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,11 +32,10 @@ pub struct NotedChange {
     pub written: Option<String>,
 }
 
-/// The file, open and locked; the lock ends with the process, however it ends.
+/// The file of an experiment.
 #[derive(Debug)]
 pub struct RestoreLog {
-    file: File,
-    path: PathBuf,
+    pub(super) file: KeptFile,
     /// What was changed so far.
     pub entries: Vec<NotedChange>,
 }
@@ -118,12 +57,11 @@ impl RestoreLog {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let log = RestoreLog::open(folder, &mut options)?
             .ok_or_else(|| Error::write(folder, "", io::Error::from(io::ErrorKind::NotFound)))?;
-        let fail = |source| Error::write(&log.path, "", source);
-        if log.file.metadata().map_err(fail)?.len() > 0 {
+        if log.file.text().is_none_or(|text| !text.is_empty()) {
             let why = "what an earlier experiment changed is not put back yet: `pciescope unbind --restore`";
-            return Err(fail(io::Error::other(why)));
+            return Err(Error::write(&folder.join(FILE), "", io::Error::other(why)));
         }
-        log.line(owner)?;
+        log.file.line(owner)?;
         let synced = File::open(folder).and_then(|folder| folder.sync_all());
         synced.map_err(|source| Error::write(folder, "", source))?;
         Ok(log)
@@ -137,14 +75,14 @@ impl RestoreLog {
         }
         // A workload that was just being started holds the lock a moment longer than a killed program.
         for _ in 0..50 {
-            match open_locked(&path, options) {
+            match KeptFile::open(path.clone(), options) {
                 Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(source) => return Err(Error::write(&path, "", source)),
-                Ok(Ok(file)) => return Ok(Some(RestoreLog { file, path, entries: Vec::new() })),
+                Ok(Ok(file)) => return Ok(Some(RestoreLog { file, entries: Vec::new() })),
                 Ok(Err(_)) => std::thread::sleep(Duration::from_millis(10)),
             }
         }
-        let pid = File::open(&path).ok().and_then(|file| Some(parse(&file)?.0.pid));
+        let pid = File::open(&path).ok().and_then(|file| Some(parse(&kept::text(&file)?)?.0.pid));
         Err(Error::TuneRuns(path, pid))
     }
 
@@ -156,26 +94,9 @@ impl RestoreLog {
         if self.entries.contains(&entry) {
             return Ok(());
         }
-        self.line(&entry)?;
+        self.file.line(&entry)?;
         self.entries.push(entry);
         Ok(())
-    }
-
-    fn line(&self, what: &impl Serialize) -> Result<(), Error> {
-        let text = serde_json::to_string(what).expect("only strings and numbers") + "\n";
-        let written = (&self.file).write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
-        written.map_err(|source| Error::write(&self.path, text.trim_end(), source))
-    }
-
-    /// Deletes the file: everything is put back, or named.
-    ///
-    /// # Errors
-    /// [`Error::Write`].
-    pub fn delete(self) -> Result<(), Error> {
-        match std::fs::remove_file(&self.path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(Error::write(&self.path, "", source)),
-            _ => Ok(()),
-        }
     }
 }
 
@@ -192,14 +113,28 @@ fn refusal(folder: &Path) -> Option<&'static str> {
     }
 }
 
-fn parse(mut file: &File) -> Option<(Owner, Vec<NotedChange>)> {
-    let mut text = String::new();
-    file.rewind().ok()?;
-    file.take(LONGEST).read_to_string(&mut text).ok()?;
+fn parse(text: &str) -> Option<(Owner, Vec<NotedChange>)> {
     let mut lines = text.lines();
     let owner = serde_json::from_str(lines.next()?).ok()?;
     // A torn line is of a change that was not made.
     Some((owner, lines.map_while(|line| serde_json::from_str(line).ok()).collect()))
+}
+
+/// What an experiment left that was killed, as a sentence; `None` where there is nothing, where one runs, and where this user
+/// may not look.
+pub fn left(root: &Root, folder: &Path) -> Option<String> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(folder.join(FILE)).ok()?;
+    // An experiment that runs has the lock; others who only look do not keep each other out.
+    flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
+    let (owner, entries) =
+        parse(&kept::text(&file)?).filter(|(_, entries)| !entries.is_empty() && refusal(folder).is_none())?;
+    let mut knobs: Vec<&str> = entries.iter().map(|entry| &*entry.knob).collect();
+    knobs.sort_unstable();
+    knobs.dedup();
+    let when = if owner.is_of_this_boot(root) { "" } else { ", before the last boot" };
+    let (bdf, pid, knobs) = (owner.bdf, owner.pid, knobs.join(", "));
+    Some(format!("{bdf}: `tune` was killed (process {pid}{when}), and what it set may still be set: {knobs}"))
 }
 
 /// What was put back, and what not: each place in a sentence.
@@ -218,12 +153,12 @@ pub struct PutBack {
 /// again.
 pub fn restore(root: &Root, folder: &Path) -> Result<Option<(Owner, PutBack)>, Error> {
     let Some(log) = RestoreLog::open(folder, OpenOptions::new().read(true).write(true))? else { return Ok(None) };
-    let Some((owner, entries)) = parse(&log.file) else {
-        log.delete()?;
+    let Some((owner, entries)) = log.file.text().and_then(|text| parse(&text)) else {
+        log.file.delete()?;
         return Ok(None);
     };
     let put = put_back(root, &owner, &entries)?;
-    log.delete()?;
+    log.file.delete()?;
     Ok(Some((owner, put)))
 }
 
@@ -232,7 +167,7 @@ pub fn restore(root: &Root, folder: &Path) -> Result<Option<(Owner, PutBack)>, E
 /// # Errors
 /// What the kernel answered; the other places are put back nevertheless.
 pub(super) fn put_back(root: &Root, owner: &Owner, entries: &[NotedChange]) -> Result<PutBack, Error> {
-    let is_rebooted = root.text("/proc/sys/kernel/random/boot_id").unwrap_or_default() != owner.boot_id;
+    let is_rebooted = !owner.is_of_this_boot(root);
     let (mut put, mut failure, mut seen) = (PutBack::default(), None, Vec::new());
     let replaced = owner.replaced(root);
     // What changes along with a place comes after it.

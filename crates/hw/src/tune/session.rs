@@ -9,7 +9,8 @@ use pciescope_core::{Bdf, CpuList};
 
 use super::FoundKnob;
 use super::place::SettingPlace;
-use super::restore::{NotedChange, Owner, PutBack, RestoreLog, put_back};
+use super::restore::{NotedChange, PutBack, RestoreLog, put_back};
+use crate::kept::Owner;
 use crate::{Error, Root, topology};
 
 /// The knobs of an experiment. When this is dropped, everything is put back.
@@ -170,7 +171,7 @@ impl TuneSession {
         self.held = None;
         let Some(log) = self.log.take() else { return Ok(PutBack::default()) };
         let put = put_back(&self.root, &self.owner, &log.entries)?;
-        log.delete()?;
+        log.file.delete()?;
         Ok(put)
     }
 }

@@ -6,7 +6,7 @@ use pciescope_core::text::chain;
 use pciescope_core::tune::Knob;
 use pciescope_core::{Bdf, Cpu, CpuList, Function};
 
-use super::place::{SettingPlace, choices};
+use super::place::{NO_LIMIT, SettingPlace, choices};
 use super::{Coding, Domain, FoundKnob};
 use crate::config::Config;
 use crate::express::Express;
@@ -27,10 +27,11 @@ type Finder = fn(&Bench<'_>, &str) -> Option<FoundKnob>;
 
 const WRITTEN: &str = "written back";
 const POWER: &str = "more power, or a slow exit";
+const LOCKED: &str = "kernel lockdown forbids to write registers";
 const WAIT: &str = "other users of the disk wait longer";
 
 /// Name, risk, how it is put back, how the parameter of the kernel begins that sets it or `-`, what finds it.
-const ROWS: [(&str, &str, &str, &str, Finder); 19] = [
+const ROWS: [(&str, &str, &str, &str, Finder); 20] = [
     ("mrrs", "other devices may wait longer behind large reads", WRITTEN, "pci=pcie_bus_", mrrs),
     ("mps", "packets that the path does not take are lost", "-", "pci=pcie_bus_", mps),
     ("relaxed-ordering", "none: less reordering", WRITTEN, "-", |bench, _| taken_away(bench, 0x0010)),
@@ -42,6 +43,7 @@ const ROWS: [(&str, &str, &str, &str, Finder); 19] = [
     ("aspm-l1.2", POWER, WRITTEN, "pcie_aspm", aspm),
     ("pcipm-l1.1", POWER, WRITTEN, "pcie_aspm", aspm),
     ("pcipm-l1.2", POWER, WRITTEN, "pcie_aspm", aspm),
+    ("hasd", "none: the port leaves the link's speed as it is", WRITTEN, "-", hasd),
     ("irq-cpu", "irqbalance may move it back: then the experiment ends", WRITTEN, "irqaffinity=", irq_cpu),
     ("cpu", "none: of the workload alone", "by its end", "isolcpus=", cpu),
     ("numa", "none: of the workload alone", "by its end", "-", numa),
@@ -133,7 +135,7 @@ fn device_control(bench: &Bench<'_>, mask: u16, coding: Coding, domain: Domain) 
         _ if bench.root.exists(pci::folder(bench.bdf).join("physfn")) => {
             Some("it is that of the physical function".into())
         }
-        _ if is_locked_down(bench.root) => Some("kernel lockdown forbids to write registers".into()),
+        _ if is_locked_down(bench.root) => Some(LOCKED.into()),
         _ if pci::is_bridge(bench.function.class) => Some("it is a bridge: all behind it would change".into()),
         None => Some(bench.config.limit().unwrap_or_else(|| "it has no PCI Express capability".to_owned())),
         Some(_) => bench.config.silence().map(|why| format!("it does not answer: {why}")),
@@ -190,6 +192,27 @@ const ASPM: [(&str, &str); 6] = [
     ("pcipm-l1.2", "l1_2_pcipm"),
 ];
 
+/// The other functions on the same link.
+fn siblings(bench: &Bench<'_>) -> Option<String> {
+    let is_sibling = |bdf: &Bdf| (bdf.domain, bdf.bus) == (bench.bdf.domain, bench.bdf.bus) && *bdf != bench.bdf;
+    let all: Vec<String> =
+        pci::addresses(bench.root).iter().filter(|bdf| is_sibling(bdf)).map(Bdf::to_string).collect();
+    (!all.is_empty()).then(|| format!("{} on the same link", all.join(", ")))
+}
+
+/// Hardware Autonomous Speed Disable of the port above (7.5.3.19, Link Control 2).
+fn hasd(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    const HASD: u16 = 0x0020;
+    let port = *bench.function.path.last()?;
+    let config = Config::load(bench.root, port);
+    let express = Express::of(&config).filter(|express| express.link_control_2().is_some())?;
+    let place = SettingPlace::Register { bdf: port, at: express.at as u16 + 0x30, mask: HASD };
+    let permanent = format!("setpci -s {port} CAP_EXP+30.w=RAW:{HASD:04x}");
+    let locked = is_locked_down(bench.root).then_some(LOCKED);
+    let found = FoundKnob::at(vec![place], on_or_off()).shared(siblings(bench)).refused(locked);
+    Some(FoundKnob { coding: Coding::Bits(HASD), permanent, ..found })
+}
+
 fn aspm(bench: &Bench<'_>, name: &str) -> Option<FoundKnob> {
     let folder = pci::folder(bench.bdf).join("link");
     let (own, others): (Vec<_>, Vec<_>) = ASPM.into_iter().partition(|(knob, _)| *knob == name);
@@ -198,11 +221,7 @@ fn aspm(bench: &Bench<'_>, name: &str) -> Option<FoundKnob> {
         files.filter(|file| bench.root.exists(file)).map(SettingPlace::File).collect()
     };
     let file = own.first()?.1;
-    let is_sibling = |bdf: &Bdf| (bdf.domain, bdf.bus) == (bench.bdf.domain, bench.bdf.bus) && *bdf != bench.bdf;
-    let siblings: Vec<String> =
-        pci::addresses(bench.root).iter().filter(|bdf| is_sibling(bdf)).map(Bdf::to_string).collect();
-    let shared = (!siblings.is_empty()).then(|| format!("{} on the same link", siblings.join(", ")));
-    let found = FoundKnob::at(places(own), on_or_off()).shared(shared);
+    let found = FoundKnob::at(places(own), on_or_off()).shared(siblings(bench));
     let rule = format!("SUBSYSTEM==\"pci\", KERNEL==\"{}\", ATTR{{link/{file}}}=\"RAW\"", bench.bdf);
     // The kernel takes substates away with L1, and L1 back with a substate.
     let along = places(others);
@@ -258,6 +277,7 @@ fn machine() -> Option<String> {
 fn idle_latency(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
     const QOS: &str = "/dev/cpu_dma_latency";
     let found = FoundKnob::at(vec![SettingPlace::Held(QOS.into())], Domain::Within(0, 2_000_000_000)).shared(machine());
+    let found = found.range(format!("0 us to {NO_LIMIT}"));
     let permanent = format!("a service that holds {QOS} open with VALUE (tuned: force_latency=VALUE)");
     bench.root.exists(QOS).then_some(FoundKnob { tries: vec!["0".to_owned()], permanent, ..found })
 }

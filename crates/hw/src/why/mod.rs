@@ -18,7 +18,7 @@ use crate::probe::clock::{self, Pair};
 use crate::{Root, environment, topology};
 
 use heartbeat::{Beaten, Heartbeat};
-pub(crate) use points::{Mark, Nest};
+pub(crate) use points::{MAIN_POINTS, Mark, Nest, lacking};
 use points::{Tracepoint, points};
 pub use timeline::Scope;
 use timeline::{Builder, Timeline};

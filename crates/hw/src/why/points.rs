@@ -2,6 +2,7 @@
 
 use pciescope_core::why::Cause;
 
+use crate::Root;
 use crate::perf::Format;
 
 /// What a hit says of its CPU.
@@ -84,8 +85,10 @@ macro_rules! vector {
     };
 }
 
-/// Those that every kernel has that we run on.
-const ALWAYS: [Tracepoint; 8] = [
+/// How many every kernel has that we run on.
+pub(crate) const MAIN_POINTS: usize = 8;
+/// Those.
+const ALWAYS: [Tracepoint; MAIN_POINTS] = [
     here("irq/irq_handler_entry", &["irq", "name"], |format, raw| {
         let (number, name) = (format.number(raw, 0)?, format.text(raw, 1)?);
         // The timer of an Arm is an interrupt as any other.
@@ -147,6 +150,12 @@ const SOMETIMES: [Tracepoint; 12] = [
         Some(Mark::Instant(Cause::LinkChange, format.text(raw, 0)?.to_owned()))
     }),
 ];
+
+/// The names of those that every kernel should have and this one has not, or does not show.
+pub(crate) fn lacking(root: &Root) -> Vec<&'static str> {
+    let is_lacking = |point: &Tracepoint| Format::find(root, point.name, point.fields).is_none();
+    ALWAYS.into_iter().filter(is_lacking).map(|point| point.name).collect()
+}
 
 /// All of them. irq_work is none: the kernel refuses its end to perf, whose own work it is.
 pub(super) fn points() -> impl Iterator<Item = Tracepoint> {

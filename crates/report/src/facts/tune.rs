@@ -1,16 +1,17 @@
 //! What settings did: the answer in a sentence, how to keep what helps, and a table; or the knobs as they are.
 
 use pciescope_core::text::span;
-use pciescope_core::tune::{Difference, Effect, Knob, TEST as TUNE, Tune, Verdict};
+use pciescope_core::tune::{Effect, Knob, TEST as TUNE, Tune, Verdict};
 use pciescope_core::{Plan, TunePlan};
 
 use super::conclusions::{Conclusions, Place};
 use super::{Fact, Facts};
-use crate::layout::{Columns, Left, Right, Rows};
+use crate::effects::{change, effect_columns, what};
+use crate::layout::{Columns, Left, Rows};
 use crate::links::name;
 use crate::model::Section;
 use crate::style::{Tone, paint};
-use crate::text::{clean, counted, thousands};
+use crate::text::{clean, counted};
 
 pub(crate) const TEST: &str = TUNE;
 
@@ -81,8 +82,8 @@ fn answer(tune: &Tune, plan: Option<&TunePlan>) -> String {
         parts.extend(named.iter().map(|(_, effect)| clean(&format!("{}: {}", what(effect), said(effect)))));
         let more = others.first().map(|(_, first)| (others.len(), first));
         parts.extend(more.map(|(count, first)| match verdict {
-            Verdict::NoDifference => format!("{count} others: {}", said(first)),
-            verdict => format!("{count} others: {}", verdict.name()),
+            Verdict::NoDifference => format!("{}: {}", counted(count, "other"), said(first)),
+            verdict => format!("{}: {}", counted(count, "other"), verdict.name()),
         }));
     }
     let undecided = tune.effects.iter().filter(|effect| effect.verdict == Verdict::Undecided).count();
@@ -94,31 +95,6 @@ fn answer(tune: &Tune, plan: Option<&TunePlan>) -> String {
     parts.join("; ")
 }
 
-/// A wider interval tells nothing, in percent.
-const FARTHEST_PERCENT: f64 = 1000.0;
-
-/// A setting: `mrrs 4096`.
-fn what(effect: &Effect) -> String {
-    let all: Vec<String> = effect.settings.iter().map(|one| format!("{} {}", one.knob, one.value)).collect();
-    all.join(", ")
-}
-
-/// `+11 % (9 to 13)`; from 10 % on in whole percent.
-fn change(difference: Option<Difference>) -> String {
-    let Some(Difference { percent, low_percent, high_percent }) = difference else { return "-".to_owned() };
-    // Nothing is known that may be anything.
-    if high_percent - low_percent > FARTHEST_PERCENT {
-        return "not known".to_owned();
-    }
-    let digits = usize::from(percent.abs() < 10.0);
-    // No -0.0.
-    let text = |value: f64, sign: &str| {
-        let value = (value * 10.0).round() / 10.0 + 0.0;
-        if sign.is_empty() { format!("{value:.digits$}") } else { format!("{value:+.digits$}") }
-    };
-    format!("{} % ({} to {})", text(percent, "+"), text(low_percent, ""), text(high_percent, ""))
-}
-
 fn tone(tune: &Tune) -> Tone {
     let is = |verdict: Verdict| tune.effects.iter().any(|effect| effect.verdict == verdict);
     match () {
@@ -127,38 +103,6 @@ fn tone(tune: &Tune) -> Tone {
         () if is(Verdict::Undecided) => Tone::Doubt,
         () => Tone::Plain,
     }
-}
-
-/// The effects, and their prices.
-fn effect_columns(tune: &Tune) -> (Columns, Columns) {
-    let together = tune.best.iter().map(|best| (best, true));
-    let rows: Vec<(&Effect, bool)> = tune.effects.iter().map(|effect| (effect, false)).chain(together).collect();
-    let joined = |effect: &Effect, of: fn(&pciescope_core::tune::Setting) -> &String| {
-        let all: Vec<&str> = effect.settings.iter().map(|one| of(one).as_str()).collect();
-        clean(&all.join(", "))
-    };
-    let count = |count: u64| if count == 0 { "-".to_owned() } else { thousands(count) };
-    let knob = |row: &(&Effect, bool)| if row.1 { "together".to_owned() } else { joined(row.0, |one| &one.knob) };
-    let value = |row: &(&Effect, bool)| if row.1 { what(row.0) } else { joined(row.0, |one| &one.value) };
-    let effects = Rows::of(rows.clone()).columns(&[
-        ("Knob", 12, Left, &knob),
-        ("Set to", 6, Left, &value),
-        ("Answer", 10, Left, &|(effect, _)| effect.verdict.name().to_owned()),
-        ("Change", 20, Left, &|(effect, _)| change(effect.change)),
-        ("Compared", 8, Right, &|(effect, _)| thousands(effect.comparisons)),
-    ]);
-    let prices = Rows::of(rows).columns(&[
-        ("Knob", 12, Left, &knob),
-        ("Set to", 6, Left, &value),
-        ("Was", 4, Left, &|(effect, together)| match together {
-            true => "-".to_owned(),
-            false => joined(effect, |one| &one.present),
-        }),
-        ("p99", 20, Left, &|(effect, _)| change(effect.prices.get("p99").copied())),
-        ("Failed", 6, Right, &|(effect, _)| count(effect.blocks_failed)),
-        ("AER", 3, Right, &|(effect, _)| count(effect.errors)),
-    ]);
-    (effects, prices.without_empty())
 }
 
 fn knob_columns(knobs: &[Knob]) -> Columns {
