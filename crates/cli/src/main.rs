@@ -60,7 +60,9 @@ fn main() -> ExitCode {
         console::set_colors_enabled_stderr(false);
     }
     let ctx = context(root, cli.verbose, cli.quiet);
-    cmd::tune::say_what_is_left(&ctx, cli.verb.as_ref());
+    if !is_silent(cli.verb.as_ref()) {
+        cmd::tune::say_what_is_left(&ctx);
+    }
     let done = match cli.verb {
         Some(verb) => run(verb, &ctx),
         None => cmd::overview::run(&cli.backend.unwrap_or_default(), &ctx),
@@ -70,6 +72,16 @@ fn main() -> ExitCode {
 
 fn context(root: pciescope_hw::Root, verbose: u8, quiet: bool) -> Ctx {
     Ctx { root, terminal: io::stderr().is_terminal() && !quiet, verbose, quiet, stop: Stop::default(), made: None }
+}
+
+/// Whether a verb puts back itself what a killed experiment of `tune` left, or looks at no machine.
+fn is_silent(verb: Option<&Verb>) -> bool {
+    match verb {
+        Some(Verb::Tune(args)) => args.puts_back_settings(),
+        Some(Verb::Unbind(args)) => args.puts_back_settings(),
+        Some(Verb::Completions(_) | Verb::Complete(_) | Verb::Man(_) | Verb::Version) => true,
+        _ => false,
+    }
 }
 
 fn run(verb: Verb, ctx: &Ctx) -> anyhow::Result<ExitCode> {

@@ -410,7 +410,10 @@ fn plant_all(bench: &WhyBench, way: &Way, times: usize, seed: u64, table: &mut P
         };
         let host = meanwhile(&looks, host_from, host_to);
         let length = |sample: &SlowSample| (sample.value_ns * f64::from(way.accesses)) as u64;
-        let overlaps = |sample: &SlowSample| sample.at_ns < to && from < sample.at_ns + length(sample);
+        // One that it delayed takes as long at least; others that it meets are slow for themselves.
+        let overlaps = |sample: &SlowSample| {
+            sample.at_ns < to && from < sample.at_ns + length(sample) && 10 * length(sample) >= 9 * one.ns
+        };
         let meant = slow.iter().enumerate().filter(|(_, sample)| overlaps(sample));
         meant.clone().for_each(|(place, _)| used[place] = true);
         let longest = meant.max_by(|a, b| a.1.value_ns.total_cmp(&b.1.value_ns)).map(|(_, sample)| sample);

@@ -25,7 +25,6 @@ use super::latency::progress::Progress;
 use super::latency::target::{TargetArgs, choose};
 use super::output::{Output, OutputArgs};
 use super::{Ctx, Refusal};
-use crate::args::Verb;
 use crate::values::{self, FunctionName, Percent, Time, some_time};
 
 /// The arguments of `pciescope tune`.
@@ -289,15 +288,16 @@ pub fn put_back(ctx: &Ctx, folder: &std::path::Path) -> anyhow::Result<bool> {
     Ok(!put.left.is_empty())
 }
 
-/// Says what a killed experiment left, unless the verb puts it back or is none that looks at a machine.
-pub fn say_what_is_left(ctx: &Ctx, verb: Option<&Verb>) {
-    let is_silent = match verb {
-        Some(Verb::Tune(args)) => args.state_dir.is_none(),
-        Some(Verb::Unbind(args)) => args.puts_back_settings(),
-        Some(Verb::Completions(_) | Verb::Complete(_) | Verb::Man(_) | Verb::Version) => true,
-        _ => false,
-    };
-    if let Some(left) = (!is_silent).then(|| restore::left(&ctx.root, &restore::folder(&ctx.root, None))).flatten() {
+impl Args {
+    /// Whether what an experiment left in the default folder is put back first.
+    pub fn puts_back_settings(&self) -> bool {
+        self.state_dir.is_none()
+    }
+}
+
+/// Says what a killed experiment left, if it left anything.
+pub fn say_what_is_left(ctx: &Ctx) {
+    if let Some(left) = restore::left(&ctx.root, &restore::folder(&ctx.root, None)) {
         super::say(&format!("pciescope: {left}; `pciescope unbind --restore` puts it back\n"));
     }
 }
