@@ -466,7 +466,10 @@ fn judge(table: &PlantTable) {
     // The shares that are promised, with what chance may add to so few.
     let judged = (judged - unknown) as f64;
     let most = |share: f64| judged * (share + 3.0 * (share * (1.0 - share) / judged).sqrt());
-    assert!(judged - right as f64 <= most(0.02) && wrong as f64 <= most(0.01), "{right} of {judged} are right, {wrong} wrong");
+    assert!(
+        judged - right as f64 <= most(0.02) && wrong as f64 <= most(0.01),
+        "{right} of {judged} are right, {wrong} wrong"
+    );
 }
 
 /// So many of each kind, in the ways whose name has a word. `PCIESCOPE_PLANTS` and `WAY` are others; `SHOW` shows what is not right.

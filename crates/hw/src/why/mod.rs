@@ -453,7 +453,10 @@ mod tests {
         first(&of((9_900_000, 11_000_000), &[(1, 0)], true), &slow(), Cause::Unknown, None);
         first(&of((9_990_000, 13_000_000), &[(1, 0)], true), &slow(), Cause::Unknown, None);
         // In the middle of an interrupt too.
-        let timer = [(9_999_000, Mark::Begin(Nest::Handler, Cause::Timer, String::new())), (11_000_000, Mark::End(Nest::Handler))];
+        let timer = [
+            (9_999_000, Mark::Begin(Nest::Handler, Cause::Timer, String::new())),
+            (11_000_000, Mark::End(Nest::Handler)),
+        ];
         let within = Seen { standstills: vec![gap], is_guest: true, ..seen(&timer) };
         first(&within, &slow(), Cause::Hypervisor, None);
         first(&seen(&timer), &slow(), Cause::Timer, None);
