@@ -28,7 +28,7 @@ endif
 # and would build a third of them again for each further choice.
 TESTED = --profile tested --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test prove-links prove-why test-5.10 arm64-program arm64-test browser-test pictures parquet-test fleet-test fleet-lint fleet-bench demo lint fuzz sanitize can-sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
+.PHONY: help setup build tested test unit vm-test prove-links prove-why prove-tune test-5.10 arm64-program arm64-test browser-test pictures parquet-test fleet-test fleet-lint fleet-bench demo lint fuzz sanitize can-sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -85,6 +85,12 @@ prove-why: tested		## two hundred causes of slow samples of each kind, planted o
 	tools/setup lab
 	lab/build-modules
 	PROVE=1 PCIESCOPE_LAB_PATIENCE=10 $(CARGO) test $(TESTED) --test vm -- why::
+
+prove-tune: tested		## 3,000 simulated experiments on noise of the lab, 40 in a guest, 540 kills (docs/tune.md); an hour
+	PROVE=1 $(CARGO) test $(TESTED) --test all -- --nocapture tune_noise:: tune::kills_at_random
+	tools/setup lab
+	lab/build-modules
+	PROVE=1 PCIESCOPE_LAB_PATIENCE=10 $(CARGO) test $(TESTED) --test vm -- tune::
 
 test-5.10: tested		## the core suites on Debian 11's kernel, which is added to the lab's root folder and so to vm-test
 	tools/setup lab

@@ -151,7 +151,7 @@ pub struct TunePlan {
     /// What is tried; empty where the knobs are only listed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub tries: Vec<Try>,
-    /// The figure that decides: `mmio`, or the name of the workload's.
+    /// The figure that decides: `mmio`, `irq`, `readout`, `cpu`, or the name of the workload's.
     pub figure: String,
     /// Which way it is better.
     pub goal: Goal,

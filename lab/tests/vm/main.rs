@@ -90,8 +90,12 @@ const FAILURES: &[harness::Test] = tests![
     sanitize::pcilat_survives_every_failed_allocation,
 ];
 
-/// What `make prove-links` and `make prove-why` run.
+/// What `make prove-links`, `make prove-why` and `make prove-tune` run.
 const PROOFS: &[harness::Test] = tests![
+    tune::noise_is_recorded seats 3,
+    tune::twenty_settings_that_help_and_twenty_that_do_nothing,
+    tune::twenty_kills_of_the_program_leave_nothing,
+    tune::qemu_is_killed_twenty_times_and_what_the_next_guest_says_is_true,
     watch::every_planted_change_of_forty_links_is_found_on_6_1,
     watch::every_planted_change_of_forty_links_is_found_on_6_12,
     watch::every_planted_change_of_forty_links_is_found_on_the_newest_kernel,

@@ -1,10 +1,16 @@
 //! `tune` on a guest whose workload follows a known law: settings that help, hurt and do nothing get their answer, and every
 //! way out leaves the register as it was. docs/tune.md.
 
-use std::time::Duration;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use pciescope_core::tune::{Effect, Verdict};
-use pciescope_lab::vm::Kernel;
+use pciescope_lab::vm::{Attachment, Builder, GuestDevice, Kernel};
+use serde_json::Value;
 
 use crate::say;
 use crate::support::{PATIENCE, RECORDS, Rig};
@@ -94,4 +100,199 @@ fn after_a_kill(rig: &Rig, found: &str, others: Option<&str>) {
         }
     }
     assert!(!rig.must("ls /var/lib/pciescope/restore").contains("tune"), "what was put back is still noted");
+}
+
+/// Runs of each kind, and kills.
+const RUNS: u64 = 20;
+
+/// A number below `most`, of a row that a seed begins: splitmix64.
+fn drawn(seed: u64, most: u64) -> u64 {
+    let mixed = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    ((mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 33) % most
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+/// Runs with a setting that gives a tenth more, and with one that gives nothing.
+pub fn twenty_settings_that_help_and_twenty_that_do_nothing() {
+    let rig = Rig::boot_with(Kernel::V6_12, |builder| builder.cpus(2));
+    workload(&rig);
+    let found = register(&rig);
+    for (value, _, percent, verdict) in LAW.into_iter().filter(|law| law.2 >= 0.0) {
+        let (mut right, mut undecided, mut inside, mut seconds) = (0, 0, 0, Vec::new());
+        for seed in 1..=RUNS {
+            let measured = rig.sh(&format!(
+                "pciescope tune {} --try mrrs={value} --score rate:max --least 2 --duration 90s --seed {seed} -o {RECORDS} --overwrite -- {WORKLOAD}",
+                rig.bdf
+            ));
+            let record = measured.expect(0, "tune")[0].clone();
+            let tune = record.tune.as_ref().unwrap();
+            let effect = &tune.effects[0];
+            say!("mrrs {value}: {:?} after {} comparisons, {:?}", effect.verdict, effect.comparisons, effect.change);
+            if effect.verdict == Verdict::Undecided {
+                undecided += 1;
+                continue;
+            }
+            assert_eq!(effect.verdict, verdict, "seed {seed}: {effect:?}");
+            assert_eq!(tune.best.is_some(), verdict == Verdict::Helps, "{tune:?}");
+            right += 1;
+            let change = effect.change.as_ref().unwrap();
+            inside += u64::from((change.low_percent..=change.high_percent).contains(&percent));
+            seconds.push(record.interval.unwrap().end_ns as f64 / 1e9);
+        }
+        assert!(right >= RUNS / 2, "{right} of {RUNS} were decided");
+        println!(
+            "| a setting that gives {percent} % in a guest | `make prove-tune` | {right} of {RUNS} runs right, {undecided} undecided, none wrong; the interval held it {inside} times; {:.0} s in the median |",
+            median(seconds)
+        );
+    }
+    assert_eq!(register(&rig), found);
+    rig.check_log();
+}
+
+/// Kills of the program at random moments; `unbind --restore` after each.
+pub fn twenty_kills_of_the_program_leave_nothing() {
+    let rig = Rig::boot_with(Kernel::V6_12, |builder| builder.cpus(2));
+    workload(&rig);
+    let found = register(&rig);
+    let mut caught = 0;
+    for round in 0..RUNS {
+        let running = rig.vm.start(&format!(
+            "exec pciescope tune {} --try mrrs=128,4096 --score rate:max --seed {round} --duration 60s -- {WORKLOAD}",
+            rig.bdf
+        ));
+        sleep(Duration::from_millis(500 + drawn(round, 4_000)));
+        running.signal("KILL").unwrap_or_else(|err| panic!("the lab failed: {err}"));
+        assert_ne!(running.wait_within(Duration::from_secs(20)).unwrap().status, 0);
+        let left = register(&rig);
+        let said =
+            rig.run_within("pciescope list 2>&1 >/dev/null; echo; pciescope unbind --restore 2>&1", PATIENCE).stdout;
+        assert_eq!(register(&rig), found, "{said}");
+        if left != found {
+            caught += 1;
+            assert!(said.contains("may still be set: mrrs") && said.contains("put back from"), "{left}: {said}");
+        }
+    }
+    assert!(caught >= 3, "{caught} of {RUNS} kills came while a setting was in force");
+    println!(
+        "| kills of `tune` in a guest | `make prove-tune` | {RUNS}, of them {caught} with a setting in force: the register as before |"
+    );
+    rig.check_log();
+}
+
+const STATE: &str = "state/tune.jsonl";
+
+/// QEMU killed at random moments; a new guest with the same state folder, on the host's share, says what became of each place.
+pub fn qemu_is_killed_twenty_times_and_what_the_next_guest_says_is_true() {
+    let (mut kept, mut noted, mut held) = (None::<String>, 0, 0);
+    for round in 0..=RUNS {
+        let stop = Arc::new(AtomicUsize::new(0));
+        let rig = Rig::boot_with(Kernel::V6_12, |builder| builder.cpus(2).stop(&stop));
+        let state = rig.vm.share().join(STATE);
+        if let Some(text) = kept.take() {
+            let (has_entries, is_other) = after_a_power_loss(&rig, &state, &text, round);
+            noted += u64::from(has_entries);
+            held += u64::from(is_other);
+        }
+        if round == RUNS {
+            rig.check_log();
+            break;
+        }
+        workload(&rig);
+        let _running = rig.vm.start(&format!(
+            "exec pciescope tune {} --try mrrs=128,4096 --score rate:max --state-dir /host/state --duration 120s -- {WORKLOAD}",
+            rig.bdf
+        ));
+        // Some of them while it begins.
+        if round % 4 != 0 {
+            let begun = Instant::now();
+            while fs::read_to_string(&state).unwrap_or_default().lines().count() < 2 {
+                assert!(begun.elapsed() < PATIENCE, "no change was noted");
+                sleep(Duration::from_millis(20));
+            }
+        }
+        sleep(Duration::from_millis(drawn(round, 3_000)));
+        stop.store(9, Ordering::SeqCst);
+        while rig.vm.is_alive() {
+            sleep(Duration::from_millis(10));
+        }
+        kept = Some(fs::read_to_string(&state).unwrap_or_default());
+    }
+    assert!(noted >= RUNS / 2 && held >= 2 && noted - held >= 2, "{noted} {held}");
+    println!(
+        "| QEMU killed while `tune` runs | `make prove-tune` | {RUNS}, of them {noted} with a change noted: what the next guest said was true, {held} times that another value is there |"
+    );
+}
+
+/// Whether a change was noted, and whether the register holds something else than before it.
+fn after_a_power_loss(rig: &Rig, state: &Path, text: &str, round: u64) -> (bool, bool) {
+    fs::create_dir_all(state.parent().unwrap()).unwrap();
+    rig.must("chmod 700 /host/state");
+    fs::write(state, text).unwrap();
+    // A rule of udev sets it anew in some boots.
+    if round % 3 == 0 {
+        rig.must(&format!("setpci -s {} CAP_EXP+8.w=5000:7000", rig.bdf));
+    }
+    let bits = || u16::from_str_radix(&register(rig), 16).unwrap() & 0x7000;
+    let entries: Vec<Value> = text.lines().skip(1).filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let (now, before) = (bits(), rig.ledger()["config_writes"].as_u64().unwrap());
+    let said = rig.run_within("pciescope unbind --restore --state-dir /host/state 2>&1", PATIENCE).stdout;
+    assert_eq!(rig.ledger()["config_writes"].as_u64().unwrap(), before, "it wrote to the device: {said}");
+    assert_eq!(bits(), now, "{said}");
+    assert!(!state.exists(), "what was said is still noted: {said}");
+    say!("{} lines noted, {now:#06x} there: {}", text.lines().count(), said.trim().replace('\n', " / "));
+    let Some(first) = entries.first() else {
+        assert!(!said.contains("mrrs ("), "{said}");
+        return (false, false);
+    };
+    let former = u16::from_str_radix(first["former"].as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
+    let expected = match former == now {
+        true => format!("the reboot put it back to {former:#06x}"),
+        false => format!("the reboot did not put it back: it holds {now:#06x}, it was {former:#06x}; not touched"),
+    };
+    assert!(said.contains(&expected) && said.matches("mrrs (").count() == 1, "{expected}: {said}");
+    (true, former != now)
+}
+
+/// The mean of the middle half: a median without the steps of the clock.
+fn middle(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    let half = &all[all.len() / 4..all.len() - all.len() / 4];
+    half.iter().sum::<f64>() / half.len() as f64
+}
+
+/// Noise for simulated experiments: register reads in blocks of 100 ms, of each the middle, in nanoseconds. QEMU answers them
+/// itself, so that the host's scheduler has no part in each read.
+pub fn noise_is_recorded() {
+    const BLOCK_NS: u64 = 100_000_000;
+    let with_edu = |builder: Builder| builder.cpus(2).device("edu0", GuestDevice::Edu, Attachment::RootPort);
+    let rig = Rig::boot_with(Kernel::V6_12, with_edu);
+    let edu = rig.vm.address("edu0");
+    let command =
+        format!("latency mmio {edu} --backend resource --cpus 1 --gap 50us --duration 70s --raw /host/raw.csv");
+    rig.pciescope(&command).expect(0, "mmio-read");
+    let mut blocks: Vec<Vec<f64>> = Vec::new();
+    for line in fs::read_to_string(rig.vm.share().join("raw.csv")).unwrap().lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [at, value, _, _, "latency"] = fields.as_slice() else { continue };
+        let block = (at.parse::<u64>().unwrap() / BLOCK_NS) as usize;
+        blocks.resize(blocks.len().max(block + 1), Vec::new());
+        blocks[block].push(value.parse::<f64>().unwrap() / 1000.0);
+    }
+    blocks.retain(|block| block.len() >= 20);
+    let middles: Vec<f64> = blocks.into_iter().map(middle).collect();
+    let logs: Vec<f64> = middles.iter().map(|one| one.ln()).collect();
+    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+    let spread = (logs.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / logs.len() as f64).sqrt();
+    assert!(middles.len() >= 500 && spread > 0.0, "{} blocks", middles.len());
+    // For tests/tune/lab-noise.txt, where somebody wants newer noise.
+    let place = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().join("lab-noise.txt");
+    let head =
+        "# register reads of a guest in blocks of 100 ms, of each the middle in ns: lab/tests/vm/tune.rs\n".to_owned();
+    fs::write(&place, middles.iter().fold(head, |text, one| text + &format!("{one:.2}\n"))).unwrap();
+    println!("noise of {} blocks: {:.2} % each, in {}", middles.len(), spread * 100.0, place.display());
 }

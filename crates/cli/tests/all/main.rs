@@ -28,6 +28,7 @@ mod stat;
 mod top;
 mod trees;
 mod tune;
+mod tune_noise;
 mod tutorial;
 mod verify;
 mod watch;
