@@ -448,7 +448,7 @@ fn judge(table: &PlantTable) {
     for ((way, kind), row) in table {
         say!("{way}, {kind}: {row:?}");
     }
-    let (mut judged, mut right, mut wrong, mut unknown) = (0, 0, 0, 0);
+    let (mut planted, mut judged, mut right, mut wrong, mut unknown) = (0, 0, 0, 0, 0);
     for ((way, kind), row) in table {
         let way_of = WAYS.iter().find(|one| one.name == *way).expect("it is of the table");
         let cause = way_of.kinds.iter().find(|one| one.0 == *kind).expect("it is of the table").1;
@@ -460,9 +460,12 @@ fn judge(table: &PlantTable) {
         // The module lets no interrupt in for a batch, and the kernel and QEMU hold up the CPU that looks until it does: then
         // nobody can tell, and it must say so.
         unknown += if way_of.is_deaf { open } else { 0 };
-        assert!(10 * named >= row.planted, "the lab failed: {way}, {kind}: too few count: {row:?}");
+planted += row.planted;
+        let is_few = 10 * named < row.planted && row.planted >= 100;
+        assert!(!is_few, "the lab failed: {way}, {kind}: too few count: {row:?}");
     }
     say!("{right} of {judged} have the right name, {wrong} a wrong one, {unknown} none as interrupts were off");
+    assert!(5 * judged >= planted, "the lab failed: {judged} of {planted} count");
     // The shares that are promised, with what chance may add to so few.
     let judged = (judged - unknown) as f64;
     let most = |share: f64| judged * (share + 3.0 * (share * (1.0 - share) / judged).sqrt());
