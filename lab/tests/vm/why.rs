@@ -460,7 +460,7 @@ fn judge(table: &PlantTable) {
         // The module lets no interrupt in for a batch, and the kernel and QEMU hold up the CPU that looks until it does: then
         // nobody can tell, and it must say so.
         unknown += if way_of.is_deaf { open } else { 0 };
-planted += row.planted;
+        planted += row.planted;
         let is_few = 10 * named < row.planted && row.planted >= 100;
         assert!(!is_few, "the lab failed: {way}, {kind}: too few count: {row:?}");
     }
