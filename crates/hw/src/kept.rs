@@ -45,8 +45,10 @@ impl Owner {
     /// The function as it is now, in this boot and process.
     pub(crate) fn now(root: &Root, bdf: Bdf) -> Result<Owner, Error> {
         let config = Config::load(root, bdf);
+        // A device that was removed meanwhile answers all-ones.
+        let long = |at| config.long(at).filter(|long| *long != u32::MAX);
         let serial = express::extended(&config, EXT_SERIAL)
-            .and_then(|at| Some(format!("{:08x}{:08x}", config.long(at + 8)?, config.long(at + 4)?)));
+            .and_then(|at| Some(format!("{:08x}{:08x}", long(at + 8)?, long(at + 4)?)));
         Ok(Owner {
             version: 1,
             boot_id: root.text(BOOT_ID).unwrap_or_default(),
