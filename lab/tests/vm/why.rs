@@ -166,10 +166,11 @@ fn accounts(bench: &WhyBench, way: &Way) -> Vec<File> {
     };
     let name = |task: &PathBuf| std::fs::read_to_string(task.join("comm")).unwrap_or_default();
     let device = |task: &PathBuf| ["lab0-device", "lab0-timer"].contains(&name(task).trim());
-    let (of_device, others): (Vec<_>, Vec<_>) = tasks(Path::new("/proc/self/task")).into_iter().partition(device);
+    let of_device: Vec<PathBuf> = tasks(Path::new("/proc/self/task")).into_iter().filter(device).collect();
     let own = own.parent().expect("it is in a folder");
     let of_qemu = tasks(own.parent().expect("it is in a folder of a folder"));
-    others.iter().chain(&of_qemu).for_each(|task| pin(task, 0));
+    // Only threads that end with the guest: what this program starts later has all CPUs.
+    of_qemu.iter().for_each(|task| pin(task, 0));
     of_device.iter().for_each(|task| pin(task, usize::from(way.verb == "mmio")));
     pin(own, 1);
     // What only looks whether time stands still lets all others go first; without privilege more is set aside.
