@@ -503,7 +503,7 @@ pub fn every_plant_gets_its_name_on_the_newest_kernel() {
     every_plant_gets_its_name(Kernel::Newest, 3, ALL);
 }
 
-/// A part of it, for every run of the tests.
+/// A part of it, in a minute. Not in every run of the tests: beside other work too few samples count.
 pub fn plants_get_their_names_in_user_space() {
     every_plant_gets_its_name(Kernel::V6_12, 4, (8, "user space"));
 }
