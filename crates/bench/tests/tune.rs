@@ -1,5 +1,7 @@
 //! Experiments of `tune` on machines whose law is known, from the plan to the record; and the interval that decides them.
 
+use std::collections::BTreeMap;
+
 use pciescope_bench::tune::score::number;
 use pciescope_bench::tune::{BlockFigures, Candidate, Random, Sequence, Subject, TuneTask, Wanted, run};
 use pciescope_core::tune::{Effect, Goal, Verdict};
@@ -31,6 +33,8 @@ struct Simulated {
     errors_of: Option<usize>,
     errors: u64,
     fails_with: Option<usize>,
+    /// Data differ with a knob, and from a block on whatever is set.
+    differs_with: Option<(usize, u64)>,
 }
 
 impl Simulated {
@@ -51,6 +55,7 @@ impl Simulated {
             errors_of: None,
             errors: 0,
             fails_with: None,
+            differs_with: None,
         }
     }
 
@@ -111,10 +116,15 @@ impl Subject for Simulated {
             + if self.is_other_mode { self.modes.0 } else { 0.0 }
             - if self.is_fresh { self.cold } else { 0.0 };
         self.is_fresh = false;
-        Ok(BlockFigures { score: log.exp(), prices: vec![("p99", (2.0 * log).exp())] })
+        let differing = match self.differs_with {
+            Some((knob, others_after)) if self.set.contains(&knob) || self.blocks > others_after => 3,
+            _ => 0,
+        };
+        Ok(BlockFigures { score: log.exp(), prices: vec![("p99", (2.0 * log).exp())], differing })
     }
-    fn errors(&mut self) -> u64 {
-        self.errors
+    fn errors(&mut self) -> BTreeMap<String, u64> {
+        let port = ("0000:00:01.0 Rollover".to_owned(), 7);
+        BTreeMap::from([port, ("0000:01:00.0 BadTLP".to_owned(), self.errors)])
     }
     fn now_ns(&self) -> u64 {
         self.blocks * 100_000_000
@@ -220,9 +230,28 @@ fn a_setting_with_errors_or_without_figures_is_harmful_whatever_it_gains() {
     let (all, best) = machine.run(5);
     let verdicts: Vec<Verdict> = all.iter().map(|effect| effect.verdict).collect();
     assert_eq!(verdicts, [Verdict::Harmful, Verdict::Harmful, Verdict::Helps]);
-    assert!(all[0].why.as_ref().unwrap().contains("1 new errors") && all[0].comparisons == 0, "{all:?}");
+    assert_eq!((all[0].why.as_deref(), all[0].comparisons), (Some("new errors: 0000:01:00.0 BadTLP 1"), 0), "{all:?}");
     assert!(all[1].why.as_ref().unwrap().contains("it hangs") && all[1].blocks_failed == 2, "{all:?}");
     assert_eq!(best.unwrap().verdict, Verdict::Helps);
+}
+
+#[test]
+fn a_setting_with_other_data_is_harmful_unless_somebody_wrote_them() {
+    for (others_after, verdicts) in
+        [(u64::MAX, [Verdict::Harmful, Verdict::Helps]), (0, [Verdict::Helps, Verdict::Helps])]
+    {
+        let mut machine = Simulated::new(&[20.0, 3.0], 6);
+        machine.differs_with = Some((0, others_after));
+        let (all, best) = machine.run(6);
+        assert_eq!(all.iter().map(|effect| effect.verdict).collect::<Vec<_>>(), verdicts, "{all:?}");
+        let why = all[0].why.as_deref();
+        assert_eq!(why, (others_after > 0).then_some("new errors: bytes that differ 3"), "{all:?}");
+        assert_eq!(best.unwrap().verdict, Verdict::Helps);
+    }
+    // Where somebody wrote while the setting was in force, a block without it tells.
+    let mut machine = Simulated::new(&[0.0], 6);
+    machine.differs_with = Some((1, 1));
+    assert_eq!(machine.run(6).0[0].verdict, Verdict::NoDifference);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 pub mod score;
 mod sequence;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pciescope_core::record::{Failure, Interval, Method, Metric};
 use pciescope_core::tune::{Difference, Effect, Goal, Knob, Setting, TEST, Tune, Verdict};
@@ -24,6 +24,8 @@ pub struct BlockFigures {
     pub score: f64,
     /// Others, by name; above 0.
     pub prices: Vec<(&'static str, f64)>,
+    /// Bytes that were read otherwise than they have to be.
+    pub differing: u64,
 }
 
 /// A knob by its number, and its value.
@@ -42,8 +44,8 @@ pub trait Subject {
     /// # Errors
     /// Why there is no figure.
     fn block(&mut self) -> Result<BlockFigures, String>;
-    /// Errors of the path so far.
-    fn errors(&mut self) -> u64;
+    /// Errors so far, by place and name.
+    fn errors(&mut self) -> BTreeMap<String, u64>;
     /// The time since the beginning, in nanoseconds.
     fn now_ns(&self) -> u64;
     /// Whether the user wants the end.
@@ -158,6 +160,8 @@ impl Random {
 const MOST_FAILED: u64 = 3;
 /// Blocks that may fail with a setting, while none does without it.
 const MOST_FAILED_WITH: u64 = 2;
+/// The errors that a figure itself tells.
+const DIFFERING: &str = "bytes that differ";
 
 /// A candidate while it is tried.
 struct Arm {
@@ -189,8 +193,8 @@ struct TuneExperiment<'e> {
     arms: Vec<Arm>,
     best: Option<Arm>,
     blocks: u64,
-    /// Errors and blocks without a figure in the present state.
-    own_errors: u64,
+    /// Kinds of errors, and blocks without a figure, in the present state.
+    own_errors: BTreeSet<String>,
     own_failed: u64,
     failed_in_a_row: u64,
     /// The time that the last comparison took.
@@ -211,7 +215,7 @@ impl<'e> TuneExperiment<'e> {
             arms: candidates.into_iter().map(Arm::new).collect(),
             best: None,
             blocks: 0,
-            own_errors: 0,
+            own_errors: BTreeSet::new(),
             own_failed: 0,
             failed_in_a_row: 0,
             last_ns: 0,
@@ -297,26 +301,35 @@ impl<'e> TuneExperiment<'e> {
         Ok(())
     }
 
-    /// One block; `None` where it gave no figure, or the candidate is done for.
-    fn block(&mut self, arm: &mut Arm, with: bool) -> Result<Option<BlockFigures>, Failure> {
-        let fatal = |error: pciescope_hw::Error| refusal(&error);
-        let wanted: &[Wanted] = if with { &arm.candidate.wanted } else { &[] };
+    /// Measures once, as it is set now, with the errors that came meanwhile.
+    fn measure(&mut self) -> (Result<BlockFigures, String>, BTreeMap<String, u64>) {
         let before = self.subject.errors();
-        if let Some(why) = self.subject.set(wanted).map_err(fatal)? {
-            (arm.verdict, arm.why) = (Some(Verdict::Refused), Some(why));
-            return Ok(None);
-        }
         let figures = self.subject.block().and_then(|figures| match figures.score > 0.0 && figures.score.is_finite() {
             true => Ok(figures),
             false => Err(format!("its figure {} is not above 0", figures.score)),
         });
         self.blocks += 1;
+        let mut errors = self.subject.errors();
+        errors.extend(figures.iter().map(|figures| (DIFFERING.to_owned(), figures.differing)));
+        errors.iter_mut().for_each(|(name, count)| *count = count.saturating_sub(*before.get(name).unwrap_or(&0)));
+        errors.retain(|_, count| *count > 0);
+        (figures, errors)
+    }
+
+    /// One block; `None` where it gave no figure, or the candidate is done for.
+    fn block(&mut self, arm: &mut Arm, with: bool) -> Result<Option<BlockFigures>, Failure> {
+        let fatal = |error: pciescope_hw::Error| refusal(&error);
+        let wanted: &[Wanted] = if with { &arm.candidate.wanted } else { &[] };
+        if let Some(why) = self.subject.set(wanted).map_err(fatal)? {
+            (arm.verdict, arm.why) = (Some(Verdict::Refused), Some(why));
+            return Ok(None);
+        }
+        let (figures, mut errors) = self.measure();
         if self.subject.is_stopped() {
             return Ok(None);
         }
-        let errors = self.subject.errors().saturating_sub(before);
         if !with {
-            self.own_errors += errors;
+            self.own_errors.extend(errors.into_keys());
             self.failed_in_a_row = if figures.is_ok() { 0 } else { self.failed_in_a_row + 1 };
             self.own_failed += u64::from(figures.is_err());
             return match figures {
@@ -327,16 +340,25 @@ impl<'e> TuneExperiment<'e> {
                 other => Ok(other.ok()),
             };
         }
-        arm.errors += errors;
         arm.failed += u64::from(figures.is_err());
+        if !errors.is_empty() || figures.is_err() {
+            self.subject.set(&[]).map_err(fatal)?;
+        }
+        if errors.contains_key(DIFFERING) && !self.own_errors.contains(DIFFERING) {
+            // What is read otherwise without the setting too was written by somebody meanwhile.
+            let (_, own) = self.measure();
+            self.own_errors.extend(own.into_keys());
+        }
+        arm.errors += errors.values().sum::<u64>();
+        errors.retain(|name, _| !self.own_errors.contains(name));
         let harm = match &figures {
-            _ if errors > 0 && self.own_errors == 0 => Some(format!("{errors} new errors of the path (AER)")),
+            _ if !errors.is_empty() => {
+                let all: Vec<String> = errors.iter().map(|(name, count)| format!("{name} {count}")).collect();
+                Some(format!("new errors: {}", all.join(", ")))
+            }
             Err(why) if arm.failed >= MOST_FAILED_WITH && self.own_failed == 0 => Some(format!("no figure: {why}")),
             _ => None,
         };
-        if harm.is_some() || figures.is_err() {
-            self.subject.set(&[]).map_err(fatal)?;
-        }
         if harm.is_some() {
             (arm.verdict, arm.why) = (Some(Verdict::Harmful), harm);
             return Ok(None);

@@ -1,21 +1,23 @@
 //! What a block is measured by: register reads, the number that a workload prints, or a law on the synthetic machine.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{Read, Seek};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pciescope_core::outcome::{LATENCY, TRIGGER_TO_HANDLER};
 use pciescope_core::text::chain;
 use pciescope_core::tune::Goal;
-use pciescope_core::{Bdf, CpuList, IrqPlan, MmioPlan};
-use pciescope_hw::Root;
+use pciescope_core::{Access, Bdf, CpuList, IrqPlan, MmioPlan};
+use pciescope_hw::memory::{BLOCK, Buffer};
 use pciescope_hw::placement::Pinned;
 use pciescope_hw::probe::{Probe, Slice, Watch};
-use pciescope_hw::tune::{self, TuneSession, fake};
+use pciescope_hw::tune::{ErrorPlaces, TuneSession, fake};
 use pciescope_hw::usage::Usage;
 use pciescope_hw::wait::OwnGroup;
+use pciescope_hw::{Root, daq};
 
 use super::{BlockFigures, Random, Subject, Wanted};
 
@@ -33,7 +35,7 @@ pub trait Scorer {
 /// A machine of files, real or not: knobs by a session, the figure by a scorer.
 pub struct TunedMachine<'m> {
     root: Root,
-    functions: Vec<Bdf>,
+    counted: ErrorPlaces,
     session: Option<TuneSession>,
     scorer: &'m mut dyn Scorer,
     watch: &'m dyn Watch,
@@ -41,16 +43,16 @@ pub struct TunedMachine<'m> {
 }
 
 impl<'m> TunedMachine<'m> {
-    /// `functions` are those whose errors count; `duration_ns` is that of all, for the progress.
+    /// `counted` are the errors that tell of harm; `duration_ns` is that of all, for the progress.
     pub fn new(
         root: &Root,
-        functions: Vec<Bdf>,
+        counted: ErrorPlaces,
         session: TuneSession,
         scorer: &'m mut dyn Scorer,
         watch: &'m dyn Watch,
         duration_ns: u64,
     ) -> Self {
-        TunedMachine { root: root.clone(), functions, session: Some(session), scorer, watch, duration_ns }
+        TunedMachine { root: root.clone(), counted, session: Some(session), scorer, watch, duration_ns }
     }
 }
 
@@ -63,8 +65,8 @@ impl Subject for TunedMachine<'_> {
         let cpus = self.session.as_ref().and_then(TuneSession::cpus);
         self.scorer.score(cpus.as_ref(), self.watch)
     }
-    fn errors(&mut self) -> u64 {
-        tune::errors(&self.root, &self.functions)
+    fn errors(&mut self) -> BTreeMap<String, u64> {
+        self.counted.counts(&self.root)
     }
     fn now_ns(&self) -> u64 {
         self.scorer.now_ns()
@@ -112,7 +114,8 @@ impl Scorer for Samples<'_> {
         }
         let samples = sampled.outcomes.first().and_then(|outcome| outcome.histograms.get(name)).ok_or("no sample")?;
         let score = samples.middle_ns().ok_or("no sample")?;
-        Ok(BlockFigures { score, prices: samples.percentile_ns(99.0).map(|p99| ("p99", p99)).into_iter().collect() })
+        let prices = samples.percentile_ns(99.0).map(|p99| ("p99", p99)).into_iter().collect();
+        Ok(BlockFigures { score, prices, ..BlockFigures::default() })
     }
     fn now_ns(&self) -> u64 {
         self.begun.elapsed().as_nanos() as u64
@@ -125,12 +128,58 @@ pub struct Workload {
     pub command: Vec<OsString>,
     /// The figure: a place in JSON such as `jobs.0.read.iops`, or any name for a number that stands alone.
     pub name: String,
-    /// Where its JSON has the CPU time, if that says more than the CPU time of the whole run.
-    pub cpu: Option<&'static str>,
+    /// What it reads, if it is a readout of this program.
+    pub readout: Option<ReadoutDevice>,
     /// The longest time of a run, in nanoseconds.
     pub most_ns: u64,
     /// When the experiment began.
     pub begun: Instant,
+}
+
+/// What a readout of this program reads.
+pub struct ReadoutDevice {
+    root: Root,
+    node: PathBuf,
+    /// Of a disk, as they were in the present state.
+    first: Vec<u8>,
+}
+
+/// Where the records of a readout have their rate.
+pub const SPEED: &str = "metrics.speed.value";
+/// Where they have their CPU time.
+pub const CPU_PER_GB: &str = "metrics.cpu_per_gb.value";
+const WRONG: &str = "metrics.wrong.value";
+
+impl ReadoutDevice {
+    /// A node, whose first bytes every setting has to read alike.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    pub fn new(root: &Root, node: PathBuf) -> Result<ReadoutDevice, String> {
+        let device = ReadoutDevice { root: root.clone(), node, first: Vec::new() };
+        Ok(ReadoutDevice { first: device.read()?, ..device })
+    }
+
+    /// Its first bytes, past the page cache where the file system has that; none of a digitizer, whose readout compares itself.
+    fn read(&self) -> Result<Vec<u8>, String> {
+        const MOST: u64 = 1 << 20;
+        let open = |access| daq::open(&self.root, &self.node, &daq::Options { access, ..daq::Options::default() });
+        let mut daq = open(Access::Direct).or_else(|_| open(Access::Read)).map_err(|error| chain(&error))?;
+        let about = daq.about();
+        let is_disk = matches!(about.kind, "block" | "file");
+        let bytes = about.bytes.filter(|_| is_disk).unwrap_or(0).min(MOST) as usize / BLOCK * BLOCK;
+        let mut buffer = Buffer::on_node(bytes, None).map_err(|error| error.to_string())?;
+        let to = &mut buffer.bytes_mut()[..bytes];
+        daq.read(0, to).map_err(|error| chain(&error))?;
+        Ok(to.to_vec())
+    }
+
+    /// Bytes that are not as they have to be: those that the readout found, or of the first ones.
+    fn differing(&self, out: &str) -> Result<u64, String> {
+        let found = number(out, WRONG).unwrap_or(0.0) as u64;
+        let now = self.read()?;
+        Ok(found.max(now.iter().zip(&self.first).filter(|(now, first)| now != first).count() as u64))
+    }
 }
 
 /// So often a run is looked at for its end.
@@ -165,16 +214,18 @@ impl Scorer for Workload {
             let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
             String::from_utf8_lossy(&bytes).into_owned()
         };
-        if !status.success() {
+        let out = text(&mut stdout);
+        let differing = self.readout.as_ref().map_or(Ok(0), |device| device.differing(&out))?;
+        // A readout of wrong data fails, and has its figures.
+        if !status.success() && differing == 0 {
             let said = text(&mut stderr);
             let last = said.lines().last().unwrap_or("no word");
             return Err(format!("{} ended with {status}: {last}", program.display()));
         }
-        let text = text(&mut stdout);
-        let score = number(&text, &self.name)?;
+        let score = number(&out, &self.name)?;
         let own = || Ok(Usage::children().since(&before).total_ns as f64);
-        let cpu = self.cpu.map_or_else(own, |place| number(&text, place))?;
-        Ok(BlockFigures { score, prices: vec![("cpu", cpu)] })
+        let cpu = self.readout.as_ref().map_or_else(own, |_| number(&out, CPU_PER_GB))?;
+        Ok(BlockFigures { score, prices: vec![("cpu", cpu)], differing })
     }
     fn now_ns(&self) -> u64 {
         self.begun.elapsed().as_nanos() as u64
@@ -230,7 +281,8 @@ impl Scorer for Law {
         let sign = if self.goal == Goal::Max { 1.0 } else { -1.0 };
         let log = wave + 0.005 * self.random.normal() + sign * fake::law(&self.root, self.bdf);
         let tail = 1.4 * (0.02 * self.random.normal()).exp();
-        Ok(BlockFigures { score: 1000.0 * log.exp(), prices: vec![("p99", 1000.0 * log.exp() * tail)] })
+        let score = 1000.0 * log.exp();
+        Ok(BlockFigures { score, prices: vec![("p99", score * tail)], ..BlockFigures::default() })
     }
     fn now_ns(&self) -> u64 {
         self.blocks * 100_000_000

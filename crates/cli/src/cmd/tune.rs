@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use pciescope_bench::Journal;
-use pciescope_bench::tune::score::{Law, Samples, Scorer, Timed, TunedMachine, Workload};
+use pciescope_bench::tune::score::{
+    CPU_PER_GB, Law, ReadoutDevice, SPEED, Samples, Scorer, Timed, TunedMachine, Workload,
+};
 use pciescope_bench::tune::{Candidate, TuneTask};
 use pciescope_core::record::Method;
 use pciescope_core::text::span;
@@ -17,7 +19,7 @@ use pciescope_core::{
 };
 use pciescope_hw::probe::open::{Backend, Need};
 use pciescope_hw::tune::restore;
-use pciescope_hw::tune::{FoundKnob, TuneSession, fake, knobs, names, path};
+use pciescope_hw::tune::{ErrorPlaces, FoundKnob, TuneSession, fake, knobs, names};
 use pciescope_hw::{environment, nodes, pci};
 
 use super::device::{AccessArgs, CpuChoice, Device, Reached, settle};
@@ -158,16 +160,13 @@ fn interrupts(bdf: Bdf, cpus: CpuList) -> IrqPlan {
 
 const FIGURES: [&str; 4] = ["mmio", "irq", "readout", "cpu"];
 
-/// The places of these figures in the records of a readout.
-const READOUT: &str = "metrics.speed.value";
-const READOUT_CPU: &str = "metrics.cpu_per_gb.value";
-
 /// The readout that measures a block: this program, so that it takes the CPUs of a workload and leaves nothing behind.
-fn readout(ctx: &Ctx, bdf: Bdf) -> anyhow::Result<Vec<OsString>> {
+fn readout(ctx: &Ctx, bdf: Bdf) -> anyhow::Result<(Vec<OsString>, PathBuf)> {
     let name = nodes::names(&ctx.root, bdf).into_iter().next().unwrap_or_else(|| bdf.to_string());
-    let node = nodes::node_of(&ctx.root, &PathBuf::from(name))?;
+    let node = ctx.root.path(nodes::node_of(&ctx.root, &PathBuf::from(name))?);
     let words = [std::env::current_exe()?.into(), "--root".into(), ctx.root.path("/").into(), "readout".into()];
-    Ok(words.into_iter().chain([ctx.root.path(node).into(), "-q".into(), "--json".into()]).collect())
+    let words = words.into_iter().chain([node.clone().into(), "-q".into(), "--json".into()]).collect();
+    Ok((words, node))
 }
 
 /// Runs the verb.
@@ -183,9 +182,10 @@ pub fn run(mut args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         fake::make(&ctx.root, bdf).context("cannot write the files of the synthetic machine")?;
     }
     let folder = restore::folder(&ctx.root, args.state_dir.as_deref());
-    let is_readout = !is_fake && args.score.is_none() && matches!(&*args.figure, "readout" | "cpu");
-    if is_readout {
-        args.command = readout(ctx, bdf)?;
+    let mut read = None;
+    if !is_fake && args.score.is_none() && matches!(&*args.figure, "readout" | "cpu") {
+        let (command, node) = readout(ctx, bdf)?;
+        (args.command, read) = (command, Some(node));
     }
     // What an earlier experiment left makes all figures those of another machine.
     let is_shown = args.tries.is_empty() || args.dry_run;
@@ -206,6 +206,7 @@ pub fn run(mut args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if choice.candidates.is_empty() {
         return Err(Refusal::new(format!("{bdf}: no setting is left to try"), LIST).into());
     }
+    let read = read.map(|node| ReadoutDevice::new(&ctx.root, node)).transpose().map_err(anyhow::Error::msg)?;
     ctx.stop.catch_signals()?;
     let mut output = Output::open(&args.output, &[])?;
     let label = args.output.file.label.clone();
@@ -249,17 +250,23 @@ pub fn run(mut args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             }
             _ if is_fake => Box::new(Law::new(&ctx.root, bdf, plan.goal, plan.seed)),
             _ => {
-                let name = match &*plan.figure {
-                    "readout" if is_readout => READOUT,
-                    "cpu" if is_readout => READOUT_CPU,
-                    name => name,
+                let name = match (&*plan.figure, &read) {
+                    ("readout", Some(_)) => SPEED,
+                    ("cpu", Some(_)) => CPU_PER_GB,
+                    (name, _) => name,
                 };
-                let (command, cpu) = (args.command.clone(), is_readout.then_some(READOUT_CPU));
-                Box::new(Workload { command, name: name.to_owned(), cpu, most_ns: plan.duration_ns, begun })
+                let (name, most_ns) = (name.to_owned(), plan.duration_ns);
+                Box::new(Workload { command: args.command.clone(), name, readout: read, most_ns, begun })
             }
         };
-        let mut machine =
-            TunedMachine::new(&ctx.root, path(&function), session, scorer.as_mut(), &progress, plan.duration_ns);
+        let mut machine = TunedMachine::new(
+            &ctx.root,
+            ErrorPlaces::of(&ctx.root, &function),
+            session,
+            scorer.as_mut(),
+            &progress,
+            plan.duration_ns,
+        );
         pciescope_bench::tune::run(&mut machine, task, &mut output)
     })();
     progress.clear();

@@ -1,9 +1,11 @@
 //! `pciescope tune` as a user has it: the knobs, the answer, and the machine as it was, on trees of files.
 
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use pciescope_core::Record;
@@ -113,6 +115,28 @@ impl Tree {
 
     fn log(&self) -> PathBuf {
         self.root.join("var/lib/pciescope/restore/tune.jsonl")
+    }
+
+    /// A disk of the function, with its node.
+    fn disk(&self) -> PathBuf {
+        let disk = format!("sys/bus/pci/devices/{BDF}/block/nvme0n1");
+        self.put(&format!("{disk}/uevent"), "DEVNAME=nvme0n1");
+        fs::create_dir_all(self.root.join("sys/class/block")).unwrap();
+        symlink("../../../../../../class/block", self.root.join(&disk).join("subsystem")).unwrap();
+        symlink(format!("../../../{disk}"), self.root.join("sys/class/block/nvme0n1")).unwrap();
+        self.put("dev/nvme0n1", &"x".repeat(1 << 20));
+        self.root.join("dev/nvme0n1")
+    }
+
+    /// A network interface of the function, which drivers of ethtool answer for.
+    fn interface(&self) {
+        let own = format!("sys/bus/pci/devices/{BDF}");
+        self.put(&format!("{own}/class"), "0x020000");
+        self.put(&format!("{own}/net/eth0/ethtool-coalesce"), "14 3");
+        self.put(&format!("{own}/net/eth0/ethtool-channels"), "60 0 0 1 8 0 0 1 4");
+        self.put(&format!("{own}/net/eth0/statistics/rx_errors"), "0");
+        fs::create_dir_all(self.root.join("sys/class/net")).unwrap();
+        symlink(format!("../../../{own}/net/eth0"), self.root.join("sys/class/net/eth0")).unwrap();
     }
 
     /// An experiment that is killed while read requests have 4096 bytes.
@@ -262,12 +286,7 @@ fn a_readout_is_a_figure_and_its_cpu_time_too() {
         assert!((difference.low_percent..difference.high_percent).contains(&change), "{figure}: {difference:?}");
     }
     let tree = Tree::new("tune-readout");
-    let disk = format!("sys/bus/pci/devices/{BDF}/block/nvme0n1");
-    tree.put(&format!("{disk}/uevent"), "DEVNAME=nvme0n1");
-    fs::create_dir_all(tree.root.join("sys/class/block")).unwrap();
-    symlink("../../../../../../class/block", tree.root.join(&disk).join("subsystem")).unwrap();
-    symlink(format!("../../../{disk}"), tree.root.join("sys/class/block/nvme0n1")).unwrap();
-    tree.put("dev/nvme0n1", &"x".repeat(1 << 20));
+    tree.disk();
     for figure in ["readout", "cpu"] {
         let line = format!("tune {BDF} --figure {figure} --try mrrs=4096 --duration 9s -j");
         let ended = tree.run(&line).expect_code(0);
@@ -490,7 +509,7 @@ fn kills_at_random_moments_leave_nothing() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_micros(10_000 + round * 7_919 % 150_000));
+        thread::sleep(Duration::from_micros(10_000 + round * 7_919 % 150_000));
         child.kill().unwrap();
         child.wait().unwrap();
         caught += usize::from(tree.all() != before);
@@ -534,7 +553,7 @@ fn what_does_harm_is_put_back_at_once() {
     for (text, why) in [
         (
             format!("[ $m = 5 ] && echo RxErr 1 >{}; echo $((100 + m))", errors.display()),
-            "1 new errors of the path (AER)",
+            "new errors: 0000:02:00.0 RxErr 1",
         ),
         ("[ $m = 5 ] && exit 3; echo 100".to_owned(), "no figure: "),
         ("echo 100; [ $m = 5 ] && echo 200; true".to_owned(), "it printed 2 numbers, not one"),
@@ -549,6 +568,159 @@ fn what_does_harm_is_put_back_at_once() {
         assert!(effect.why.as_ref().unwrap().contains(why), "{effect:?}");
         assert_eq!(tree.control(), FOUND);
     }
+}
+
+#[test]
+fn new_errors_of_the_driver_are_harm_and_old_ones_are_not() {
+    let tree = Tree::new("tune-driver-errors");
+    tree.interface();
+    let counter = tree.root.join("sys/class/net/eth0/statistics/rx_errors");
+    let add = format!("read n <{0}; echo $((n + 1)) >{0}", counter.display());
+    let line = |text: &str| format!("tune {BDF} --try mrrs=4096 --score x:max -j -- {}", tree.script(text));
+    let records = tree.run(&line(&format!("[ $m = 5 ] && {{ {add}; }}; echo 100"))).expect_code(1).records();
+    let effect = &tune(&records).effects[0];
+    assert_eq!((effect.verdict, effect.errors), (Verdict::Harmful, 1), "{effect:?}");
+    assert_eq!(effect.why.as_deref(), Some("new errors: eth0 rx_errors 1"));
+    let records = tree.run(&line(&format!("{add}; echo 100"))).expect_code(0).records();
+    assert_eq!(tune(&records).effects[0].verdict, Verdict::NoDifference);
+}
+
+#[test]
+fn a_setting_with_which_other_data_are_read_is_harmful() {
+    let tree = Tree::new("tune-data");
+    let disk = tree.disk();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // The device: it reads one byte otherwise while its read requests are large.
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let byte = if tree.control() >> 12 == 5 { b"y" } else { b"x" };
+                OpenOptions::new().write(true).open(&disk).unwrap().write_all_at(byte, 4097).unwrap();
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let ended = tree.run(&format!("tune {BDF} --figure readout --try mrrs=4096 --duration 30s -j"));
+        stop.store(true, Ordering::Relaxed);
+        let records = ended.expect_code(1).records();
+        let effect = &tune(&records).effects[0];
+        assert_eq!(effect.verdict, Verdict::Harmful, "{effect:?}");
+        assert_eq!(effect.why.as_deref(), Some("new errors: bytes that differ 1"));
+    });
+}
+
+#[test]
+fn what_the_whole_machine_follows_is_tried_when_that_is_allowed_and_comes_back() {
+    for (knob, file, choices, value) in [
+        ("aspm-policy", "sys/module/pcie_aspm/parameters/policy", "[default] performance powersave", "performance"),
+        ("huge-pages", "sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never", "always"),
+    ] {
+        let tree = Tree::new(&format!("tune-{knob}"));
+        tree.put(file, choices);
+        let found = choices.split(['[', ']']).nth(1).unwrap();
+        let now = || fs::read_to_string(tree.root.join(file)).unwrap().trim().to_owned();
+        let at = tree.root.join(file).display().to_string();
+        let run = |options: &str, text: &str| {
+            tree.run(&format!("tune {BDF} --try {knob}={value} {options} --score x:max -j -- {}", tree.script(text)))
+        };
+        let refused = run("", "echo 100").expect_code(2);
+        assert!(refused.stderr.contains("it also changes the whole machine: --shared"), "{}", refused.stderr);
+        assert_eq!(now(), choices);
+        let records =
+            run("--shared", &format!("grep -qx {value} {at} && echo 110 || echo 100")).expect_code(0).records();
+        assert_eq!(verdicts(tune(&records)), [(format!("{knob}={value}"), Verdict::Helps)]);
+        assert!(tune(&records).effects[0].settings[0].permanent.ends_with(&format!("={value}")));
+        assert_eq!(now(), found);
+        tree.put(file, choices);
+        // It is the machine's, whatever device is there after a kill.
+        run("--shared", &format!("grep -qx {value} {at} && kill -9 $PPID; echo 100")).expect_code(-1);
+        assert_eq!(now(), value);
+        tree.put(&format!("sys/bus/pci/devices/{BDF}/device"), "0xa825");
+        tree.run("unbind --restore").expect_code(0);
+        assert_eq!(now(), found);
+    }
+}
+
+#[test]
+fn interrupts_of_an_interface_are_held_back_and_its_queues_counted_anew() {
+    let tree = Tree::new("tune-ethtool");
+    tree.interface();
+    let files = ["coalesce", "channels"].map(|name| tree.root.join(format!("sys/class/net/eth0/ethtool-{name}")));
+    let words =
+        |file: &PathBuf| fs::read_to_string(file).unwrap().split(' ').map(|w| w.parse().unwrap()).collect::<Vec<u32>>();
+    let affinity = tree.root.join("proc/irq/40/smp_affinity_list");
+    tree.put("proc/irq/40/smp_affinity_list", "1");
+    // Vectors that come again go to all CPUs.
+    let kernel =
+        format!("read -r _ _ _ _ _ _ _ _ q _ <{}; [ $q = 2 ] && echo 0-1 >{}", files[1].display(), affinity.display());
+    let look =
+        format!("read -r _ u _ <{}; case $u$q in 504) echo 110;; 32) echo 90;; *) echo 100;; esac", files[0].display());
+    let script = tree.script(&format!("{kernel}\n{look}"));
+    let line = format!("tune {BDF} --try rx-usecs=50 --try queues=2 --score x:max -j -- {script}");
+    let ended = tree.run(&line).expect_code(0);
+    let records = ended.records();
+    let found = tune(&records);
+    assert_eq!(verdicts(found), [("rx-usecs=50".into(), Verdict::Helps), ("queues=2".into(), Verdict::Hurts)]);
+    assert_eq!(found.effects[0].settings[0].permanent, "a service that runs ethtool -C eth0 rx-usecs 50");
+    assert!(found.notes.is_empty(), "{found:?}");
+    assert_eq!(
+        (words(&files[0])[..2].to_vec(), words(&files[1])[..9].to_vec()),
+        (vec![14, 3], vec![60, 0, 0, 1, 8, 0, 0, 1, 4])
+    );
+    assert_eq!(fs::read_to_string(&affinity).unwrap().trim(), "1");
+    let refused = |options: &str, why: &str| {
+        let ended = tree.run(&format!("tune {BDF} {options} --score x:max -- {script}")).expect_code(2);
+        assert!(ended.stderr.contains(why), "{why}: {}", ended.stderr);
+    };
+    refused("--try queues=9", "queues: 9 is none of its values: 1 to 8");
+    // The connection in use.
+    fs::create_dir_all(tree.root.join("sys/bus/pci/drivers/igb")).unwrap();
+    symlink("../../drivers/igb", tree.root.join(format!("sys/bus/pci/devices/{BDF}/driver"))).unwrap();
+    tree.put("sys/class/net/eth0/flags", "0x1003");
+    tree.put("proc/net/route", "Iface Destination\neth0 00000000\n");
+    refused(
+        "--try queues=2 --shared",
+        "queues: it starts the interface anew: network interface eth0 carries the default route",
+    );
+    refused(
+        "--try rx-usecs=50",
+        "it also changes what is in use: network interface eth0 carries the default route: --shared",
+    );
+    tree.put("sys/class/net/eth0/ethtool-coalesce", "14 3 0 0 0 0 0 0 0 0 1");
+    refused("--try rx-usecs=50 --shared", "rx-usecs: the driver adapts it to the traffic");
+}
+
+#[test]
+fn the_queues_of_a_disk_are_shown_with_their_reason() {
+    let tree = Tree::new("tune-disk-queues");
+    tree.disk();
+    ["0", "1"]
+        .iter()
+        .for_each(|queue| tree.put(&format!("sys/bus/pci/devices/{BDF}/block/nvme0n1/mq/{queue}/cpu_list"), "0"));
+    let ended = tree.run(&format!("tune {BDF} -j")).expect_code(0);
+    let records = ended.records();
+    let knob = tune(&records).knobs.iter().find(|knob| knob.name == "queues").unwrap();
+    assert_eq!(knob.value.as_deref(), Some("2"));
+    assert!(knob.refused.as_ref().unwrap().starts_with("parameters of the module set it for all disks"), "{knob:?}");
+}
+
+#[test]
+fn a_value_that_the_driver_rounds_is_refused_and_put_back() {
+    let tree = Tree::new("tune-rounded");
+    // A file of the kernel, of each process, that writes 3 otherwise.
+    let affinity = tree.root.join("proc/irq/40/smp_affinity_list");
+    fs::remove_file(&affinity).unwrap();
+    symlink("/proc/self/coredump_filter", &affinity).unwrap();
+    tree.put("sys/devices/system/cpu/online", "0-3");
+    let script = tree.script("[ $m = 5 ] && echo 110 || echo 100");
+    let tried = "--try irq-cpu=3 --try mrrs=4096 --score x:max -j";
+    let line = format!("{PROGRAM} --root {} tune {BDF} {tried} -- {script}", tree.root.display());
+    let shell = format!("echo 1 >/proc/self/coredump_filter; exec {line}");
+    let ended = Ended::of(Command::new("sh").args(["-c", &shell]).output().unwrap()).expect_code(0);
+    let records = ended.records();
+    let found = tune(&records);
+    assert_eq!(verdicts(found), [("irq-cpu=3".into(), Verdict::Refused), ("mrrs=4096".into(), Verdict::Helps)]);
+    assert!(found.effects[0].why.as_ref().unwrap().contains("it holds 00000003 afterwards"), "{found:?}");
+    assert!(found.notes.is_empty(), "{found:?}");
 }
 
 #[test]

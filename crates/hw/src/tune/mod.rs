@@ -3,11 +3,15 @@
 //! A knob is a row of the table in [`table`]: a function finds it on a machine, and says why it is not changed. [`place`]
 //! reads and writes it, [`restore`] has what is on disk before a change, [`session`] changes and puts back.
 
+mod ethtool;
 pub mod fake;
 mod place;
 pub mod restore;
 mod session;
 mod table;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use pciescope_core::tune::{Knob, Setting};
 use pciescope_core::{Bdf, CpuList, Function};
@@ -15,8 +19,8 @@ use pciescope_core::{Bdf, CpuList, Function};
 use self::place::{SettingPlace, hex};
 pub use self::session::TuneSession;
 pub use self::table::{knobs, names};
-use crate::Root;
 use crate::inventory::{CORRECTABLE, FATAL, NONFATAL, error_counts};
+use crate::{Root, pci};
 
 /// How a value stands in its place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -122,16 +126,47 @@ impl FoundKnob {
     }
 }
 
-/// The functions whose errors tell that a setting does harm: the function and all above it.
-pub fn path(function: &Function) -> Vec<Bdf> {
-    function.path.iter().copied().chain(function.bdf).collect()
+/// Where errors are counted that tell that a setting does harm: at the function and all ports above it, and by its drivers.
+#[derive(Debug, Clone, Default)]
+pub struct ErrorPlaces {
+    functions: Vec<Bdf>,
+    /// Names for readers, and the files.
+    files: Vec<(String, PathBuf)>,
 }
 
-/// The errors that these functions have reported, of all kinds, as the kernel counts them.
-pub fn errors(root: &Root, functions: &[Bdf]) -> u64 {
-    let of = |bdf: &Bdf| {
-        let files = [CORRECTABLE, NONFATAL, FATAL].into_iter();
-        files.filter_map(|file| error_counts(root, *bdf, file)).flat_map(|counts| counts.into_values()).sum::<u64>()
-    };
-    functions.iter().map(of).sum()
+/// What drivers count of each network interface and of each port of RDMA: files of numbers, below the function's folder of such.
+/// Of an interface the two hold all others but what found no room (Documentation/networking/statistics.rst).
+const COUNTED: [(&str, &str, &[&str]); 2] = [
+    ("/sys/class/net", "statistics", &["rx_errors", "tx_errors"]),
+    ("/sys/class/infiniband", "ports/1/counters", &["symbol_error", "port_rcv_errors", "local_link_integrity_errors"]),
+];
+
+impl ErrorPlaces {
+    /// Those of a function.
+    pub fn of(root: &Root, function: &Function) -> ErrorPlaces {
+        let functions: Vec<Bdf> = function.path.iter().copied().chain(function.bdf).collect();
+        let mut files = Vec::new();
+        for (class, folder, names) in COUNTED {
+            for device in root.names(class) {
+                if pci::way(root, Path::new(class).join(&device)).last() == function.bdf.as_ref() {
+                    let file = |name: &&str| {
+                        (format!("{device} {name}"), Path::new(class).join(&device).join(folder).join(name))
+                    };
+                    files.extend(names.iter().map(file));
+                }
+            }
+        }
+        ErrorPlaces { functions, files }
+    }
+
+    /// All counts that are not 0, by place and name; AER's have the kernel's names, such as `BadTLP` or, of replays, `Rollover`.
+    pub fn counts(&self, root: &Root) -> BTreeMap<String, u64> {
+        let mut all: BTreeMap<String, u64> =
+            self.files.iter().filter_map(|(name, file)| Some((name.clone(), root.number(file)?))).collect();
+        for bdf in &self.functions {
+            let counts = [CORRECTABLE, NONFATAL, FATAL].into_iter().filter_map(|file| error_counts(root, *bdf, file));
+            counts.flatten().for_each(|(name, count)| *all.entry(format!("{bdf} {name}")).or_default() += count);
+        }
+        all
+    }
 }

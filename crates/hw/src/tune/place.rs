@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use pciescope_core::Bdf;
 use serde::{Deserialize, Serialize};
 
+use super::ethtool::EthtoolBlock;
 use crate::{Error, Root, pci};
 
 /// A place that holds a value.
@@ -25,6 +26,15 @@ pub enum SettingPlace {
     },
     /// A file of the kernel, by its absolute path.
     File(PathBuf),
+    /// A value that the driver of a network interface has.
+    Ethtool {
+        /// The interface.
+        interface: String,
+        /// What it is set with.
+        block: EthtoolBlock,
+        /// Which word of that.
+        word: usize,
+    },
     /// The file of PM QoS: a value holds as long as the file is open. Only shown when read.
     Held(PathBuf),
     /// The CPUs of the workload, which are this program's own matter.
@@ -41,6 +51,11 @@ impl SettingPlace {
         match self {
             SettingPlace::Register { bdf, at, mask } => Ok(hex(word(root, *bdf, *at)? & mask)),
             SettingPlace::File(path) => Ok(chosen(root.read(path)?.lines().next().unwrap_or_default()).to_owned()),
+            SettingPlace::Ethtool { interface, block, word } => {
+                let words =
+                    block.get(root, interface).map_err(|source| Error::Read { path: self.path(root), source })?;
+                Ok(words[*word].to_string())
+            }
             SettingPlace::Held(path) => {
                 let path = root.path(path);
                 let bytes = std::fs::read(&path).map_err(|source| Error::Read { path, source })?;
@@ -75,6 +90,13 @@ impl SettingPlace {
                 });
                 put.map_err(|source| Error::write(&path, raw, source))?;
             }
+            SettingPlace::Ethtool { interface, block, word } => {
+                let put = block.get(root, interface).and_then(|mut words| {
+                    words[*word] = raw.parse().unwrap_or_default();
+                    block.set(root, interface, words)
+                });
+                put.map_err(|source| Error::write(&self.path(root), raw, source))?;
+            }
             SettingPlace::Held(_) | SettingPlace::Workload => return Ok(()),
         }
         match self.read(root)? {
@@ -88,19 +110,26 @@ impl SettingPlace {
         match self {
             SettingPlace::Register { bdf, .. } => root.path(pci::folder(*bdf).join("config")),
             SettingPlace::File(path) | SettingPlace::Held(path) => root.path(path),
+            SettingPlace::Ethtool { interface, .. } => root.path(Path::new("/sys/class/net").join(interface)),
             SettingPlace::Workload => PathBuf::new(),
         }
     }
 
     /// Whether it is the machine's own, whichever device is in it.
     pub fn is_of_machine(&self) -> bool {
-        matches!(self, SettingPlace::File(path) if path.starts_with("/sys/devices/system"))
+        const MACHINE: [&str; 3] = ["/sys/devices/system", "/sys/module", "/sys/kernel/mm"];
+        matches!(self, SettingPlace::File(path) if MACHINE.iter().any(|folder| path.starts_with(folder)))
     }
 
     /// Whether this process may write it.
     pub fn is_writable(&self, root: &Root) -> bool {
         let is = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
-        matches!(self, SettingPlace::Workload) || is(&self.path(root))
+        match self {
+            SettingPlace::Workload => true,
+            // CAP_NET_ADMIN.
+            SettingPlace::Ethtool { .. } => !root.is_live() || rustix::process::geteuid().is_root(),
+            _ => is(&self.path(root)),
+        }
     }
 }
 

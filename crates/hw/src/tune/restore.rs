@@ -157,19 +157,28 @@ pub fn restore(root: &Root, folder: &Path) -> Result<Option<(Owner, PutBack)>, E
         log.file.delete()?;
         return Ok(None);
     };
-    let put = put_back(root, &owner, &entries)?;
+    let put = put_back_of(root, &owner, &entries)?;
     log.file.delete()?;
     Ok(Some((owner, put)))
+}
+
+/// As [`put_back`], where another device may be in its place, or a reboot may have come.
+pub(super) fn put_back_of(root: &Root, owner: &Owner, entries: &[NotedChange]) -> Result<PutBack, Error> {
+    let entries: Vec<&NotedChange> = entries.iter().collect();
+    put_back(root, &entries, owner.replaced(root).as_ref(), !owner.is_of_this_boot(root))
 }
 
 /// Puts every place back that still holds what was written there, the last one first. Others are named.
 ///
 /// # Errors
 /// What the kernel answered; the other places are put back nevertheless.
-pub(super) fn put_back(root: &Root, owner: &Owner, entries: &[NotedChange]) -> Result<PutBack, Error> {
-    let is_rebooted = !owner.is_of_this_boot(root);
+pub(super) fn put_back(
+    root: &Root,
+    entries: &[&NotedChange],
+    replaced: Option<&String>,
+    is_rebooted: bool,
+) -> Result<PutBack, Error> {
     let (mut put, mut failure, mut seen) = (PutBack::default(), None, Vec::new());
-    let replaced = owner.replaced(root);
     // What changes along with a place comes after it.
     let (main, along): (Vec<&NotedChange>, Vec<&NotedChange>) =
         entries.iter().rev().partition(|entry| entry.written.is_some());
@@ -184,7 +193,7 @@ pub(super) fn put_back(root: &Root, owner: &Owner, entries: &[NotedChange]) -> R
             entries.iter().any(|one| one.place == entry.place && one.written.as_ref() == Some(now))
                 || entry.written.is_none() && !left_knobs.contains(&&*entry.knob)
         };
-        let of_function = replaced.as_ref().filter(|_| !entry.place.is_of_machine());
+        let of_function = replaced.filter(|_| !entry.place.is_of_machine());
         let line = match (of_function, entry.place.read(root)) {
             (Some(why), _) => Err(format!("{why}; not touched, it was {}", entry.former)),
             (_, Ok(now)) if now == entry.former => Ok(is_rebooted.then(|| format!("the reboot put it back to {now}"))),

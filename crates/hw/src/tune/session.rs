@@ -9,7 +9,7 @@ use pciescope_core::{Bdf, CpuList};
 
 use super::FoundKnob;
 use super::place::SettingPlace;
-use super::restore::{NotedChange, PutBack, RestoreLog, put_back};
+use super::restore::{NotedChange, PutBack, RestoreLog, put_back, put_back_of};
 use crate::kept::Owner;
 use crate::{Error, Root, topology};
 
@@ -107,18 +107,26 @@ impl TuneSession {
                 self.unchanged(found, place, former)?;
             }
             let log = self.log.as_mut().expect("until the end");
-            let entry = |place: &SettingPlace, former: &str, written| NotedChange {
+            let entry = |place: &SettingPlace, former: &str, written: Option<&str>| NotedChange {
                 knob: found.knob.name.clone(),
                 place: place.clone(),
                 former: former.to_owned(),
-                written,
+                written: written.map(str::to_owned),
             };
             let along = found.along.iter().zip(&self.former[knob][found.places.len()..]);
             for (along, former) in along.filter(|(_, former)| !former.is_empty()) {
                 log.note(entry(along, former, None))?;
             }
-            log.note(entry(place, former, Some(raw.clone())))?;
-            place.write(&self.root, &raw)?;
+            log.note(entry(place, former, Some(&raw)))?;
+            if let Err(error) = place.write(&self.root, &raw) {
+                let now = place.read(&self.root)?;
+                if now == *former {
+                    return Err(error);
+                }
+                // What the driver made of it, such as a rounded number, is ours too.
+                log.note(entry(place, former, Some(&now)))?;
+                return place.write(&self.root, former).and(Err(error));
+            }
         }
         Ok(())
     }
@@ -126,25 +134,18 @@ impl TuneSession {
     fn put_back(&mut self, knob: usize, value: &str) -> Result<(), Error> {
         let found = &self.knobs[knob];
         let raw = found.raw(value);
-        let former = self.former[knob].iter();
-        for (place, former) in found.places.iter().zip(former.clone()).rev() {
+        for (place, former) in found.places.iter().zip(&self.former[knob]) {
             match place {
                 SettingPlace::Workload => {}
                 SettingPlace::Held(_) => self.held = None,
                 // A place that refused was never changed.
                 place if place.read(&self.root)? == *former => {}
-                place => {
-                    self.unchanged(found, place, &raw)?;
-                    place.write(&self.root, former)?;
-                }
+                place => self.unchanged(found, place, &raw)?,
             }
         }
-        for (place, former) in found.along.iter().zip(former.skip(found.places.len())) {
-            if !former.is_empty() && place.read(&self.root).is_ok_and(|now| now != *former) {
-                place.write(&self.root, former)?;
-            }
-        }
-        Ok(())
+        let log = self.log.as_ref().expect("until the end");
+        let own: Vec<&NotedChange> = log.entries.iter().filter(|entry| entry.knob == found.knob.name).collect();
+        put_back(&self.root, &own, None, false).map(drop)
     }
 
     fn unchanged(&self, found: &FoundKnob, place: &SettingPlace, expected: &str) -> Result<(), Error> {
@@ -170,7 +171,7 @@ impl TuneSession {
     fn finish(&mut self) -> Result<PutBack, Error> {
         self.held = None;
         let Some(log) = self.log.take() else { return Ok(PutBack::default()) };
-        let put = put_back(&self.root, &self.owner, &log.entries)?;
+        let put = put_back_of(&self.root, &self.owner, &log.entries)?;
         log.file.delete()?;
         Ok(put)
     }

@@ -6,8 +6,10 @@ use pciescope_core::text::chain;
 use pciescope_core::tune::Knob;
 use pciescope_core::{Bdf, Cpu, CpuList, Function};
 
+use super::ethtool::{ADAPTIVE_RX, COMBINED, EthtoolBlock, MOST_COMBINED, RX_USECS, Words};
 use super::place::{NO_LIMIT, SettingPlace, choices};
 use super::{Coding, Domain, FoundKnob};
+use crate::bind::in_use::{in_use, in_words};
 use crate::config::Config;
 use crate::express::Express;
 use crate::probe::resource::is_locked_down;
@@ -31,7 +33,7 @@ const LOCKED: &str = "kernel lockdown forbids to write registers";
 const WAIT: &str = "other users of the disk wait longer";
 
 /// Name, risk, how it is put back, how the parameter of the kernel begins that sets it or `-`, what finds it.
-const ROWS: [(&str, &str, &str, &str, Finder); 20] = [
+const ROWS: [(&str, &str, &str, &str, Finder); 24] = [
     ("mrrs", "other devices may wait longer behind large reads", WRITTEN, "pci=pcie_bus_", mrrs),
     ("mps", "packets that the path does not take are lost", "-", "pci=pcie_bus_", mps),
     ("relaxed-ordering", "none: less reordering", WRITTEN, "-", |bench, _| taken_away(bench, 0x0010)),
@@ -43,12 +45,16 @@ const ROWS: [(&str, &str, &str, &str, Finder); 20] = [
     ("aspm-l1.2", POWER, WRITTEN, "pcie_aspm", aspm),
     ("pcipm-l1.1", POWER, WRITTEN, "pcie_aspm", aspm),
     ("pcipm-l1.2", POWER, WRITTEN, "pcie_aspm", aspm),
+    ("aspm-policy", "as of aspm-l1; a device whose ASPM is broken hangs", WRITTEN, "pcie_aspm", aspm_policy),
     ("hasd", "none: the port leaves the link's speed as it is", WRITTEN, "-", hasd),
     ("irq-cpu", "irqbalance may move it back: then the experiment ends", WRITTEN, "irqaffinity=", irq_cpu),
+    ("rx-usecs", "packets wait longer, or interrupts take more CPU time", WRITTEN, "-", rx_usecs),
+    ("queues", "the interface starts anew, and loses packets", WRITTEN, "-", queues),
     ("cpu", "none: of the workload alone", "by its end", "isolcpus=", cpu),
     ("numa", "none: of the workload alone", "by its end", "-", numa),
     ("idle-latency", "more power and heat", "by its end", "-", idle_latency),
     ("governor", "more power and heat", WRITTEN, "cpufreq.default_governor=", governor),
+    ("huge-pages", "other programs take more memory, or wait for it", WRITTEN, "transparent_hugepage=", huge_pages),
     ("iommu", "a device without its driver", "-", "iommu", iommu),
     ("scheduler", WAIT, WRITTEN, "elevator=", scheduler),
     ("nr_requests", WAIT, WRITTEN, "-", nr_requests),
@@ -164,7 +170,8 @@ fn mrrs(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
 fn mps(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
     let most = Express::of(&bench.config).and_then(|express| express.payload_most()).unwrap_or(128);
     let (found, _) = device_control(bench, 0x00e0, Coding::Size(0x20), one_of([""; 0]));
-    Some(found.range(format!("128 to {most}")).refused(Some("the whole path has to agree, drivers off")))
+    let why = "the whole path has to agree, drivers off: kernel parameter pci=pcie_bus_perf or pcie_bus_safe";
+    Some(found.range(format!("128 to {most}")).refused(Some(why)))
 }
 
 /// What is only taken away: `on` where it was found.
@@ -229,6 +236,24 @@ fn aspm(bench: &Bench<'_>, name: &str) -> Option<FoundKnob> {
     (!found.places.is_empty()).then_some(FoundKnob { along, coding: Coding::Digit, permanent, ..found })
 }
 
+/// A file with choices which the whole machine follows, with what it holds.
+fn policy(bench: &Bench<'_>, file: &str, permanent: &str) -> Option<FoundKnob> {
+    let all = one_of(choices(&bench.root.text(file)?));
+    let found = FoundKnob::at(vec![SettingPlace::File(file.into())], all).shared(machine());
+    Some(FoundKnob { permanent: permanent.to_owned(), ..found })
+}
+
+fn aspm_policy(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    let found = policy(bench, "/sys/module/pcie_aspm/parameters/policy", "kernel parameter pcie_aspm.policy=VALUE")?;
+    // The others switch ASPM on where the firmware left it off, perhaps for a reason.
+    Some(FoundKnob { tries: vec!["performance".to_owned()], ..found })
+}
+
+fn huge_pages(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    let file = "/sys/kernel/mm/transparent_hugepage/enabled";
+    policy(bench, file, "kernel parameter transparent_hugepage=VALUE")
+}
+
 /// One CPU of each node, that of the function first.
 fn one_of_each_node(bench: &Bench<'_>, among: &CpuList) -> Vec<String> {
     let mut nodes = topology::nodes(&bench.cpus);
@@ -240,14 +265,72 @@ fn one_of_each_node(bench: &Bench<'_>, among: &CpuList) -> Vec<String> {
         .collect()
 }
 
-fn irq_cpu(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+/// The affinity of its vectors.
+fn affinities(bench: &Bench<'_>) -> Vec<SettingPlace> {
     let irqs = bench.root.names(pci::folder(bench.bdf).join("msi_irqs")).into_iter();
     let files = irqs.map(|irq| PathBuf::from(format!("/proc/irq/{irq}/smp_affinity_list")));
-    let places: Vec<_> = files.filter(|file| bench.root.exists(file)).map(SettingPlace::File).collect();
+    files.filter(|file| bench.root.exists(file)).map(SettingPlace::File).collect()
+}
+
+fn irq_cpu(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    let places = affinities(bench);
     let tries = one_of_each_node(bench, &bench.online);
     let permanent = "a service that writes VALUE to /proc/irq/N/smp_affinity_list, without irqbalance".to_owned();
     let is_there = !places.is_empty();
     is_there.then(|| FoundKnob { tries, permanent, ..FoundKnob::at(places, Domain::Cpus(bench.online.clone())) })
+}
+
+/// What the drivers of the function's network interfaces have, by interface.
+fn ethtool(bench: &Bench<'_>, block: EthtoolBlock) -> Vec<(String, Words)> {
+    let names = nodes::names(bench.root, bench.bdf).into_iter();
+    names.filter_map(|name| block.get(bench.root, &name).ok().map(|words| (name, words))).collect()
+}
+
+fn at_word(all: &[(String, Words)], block: EthtoolBlock, word: usize, domain: Domain) -> FoundKnob {
+    let place = |(interface, _): &(String, Words)| SettingPlace::Ethtool { interface: interface.clone(), block, word };
+    FoundKnob::at(all.iter().map(place).collect(), domain)
+}
+
+/// Why the function may not be disturbed; `None` where it is proven to be free.
+fn used(bench: &Bench<'_>) -> Option<String> {
+    let reasons = in_use(bench.root, bench.function);
+    (!reasons.is_empty()).then(|| in_words(&reasons))
+}
+
+fn rx_usecs(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    let all = ethtool(bench, EthtoolBlock::Coalesce);
+    let is_adaptive = all.iter().any(|(_, words)| words[ADAPTIVE_RX] != 0);
+    let found = at_word(&all, EthtoolBlock::Coalesce, RX_USECS, Domain::Within(0, 1 << 16));
+    let found =
+        found.range("0 us to what the driver takes").shared(used(bench).map(|why| format!("what is in use: {why}")));
+    let found = found.refused(is_adaptive.then_some("the driver adapts it to the traffic (ethtool -c: adaptive-rx)"));
+    let permanent = format!("a service that runs ethtool -C {} rx-usecs VALUE", all.first()?.0);
+    Some(FoundKnob { tries: vec!["0".to_owned(), "50".to_owned()], permanent, ..found })
+}
+
+fn queues(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
+    let mut all = ethtool(bench, EthtoolBlock::Channels);
+    all.retain(|(_, words)| words[MOST_COMBINED] > 0);
+    let Some((first, words)) = all.first() else { return queues_of_a_disk(bench) };
+    let most = words[MOST_COMBINED];
+    let found = at_word(&all, EthtoolBlock::Channels, COMBINED, Domain::Within(1, most.into()));
+    let found = found.refused(used(bench).map(|why| format!("it starts the interface anew: {why}")));
+    let permanent = format!("a service that runs ethtool -L {first} combined VALUE");
+    // Vectors that go and come again have lost their affinity.
+    Some(FoundKnob { tries: vec!["1".to_owned(), most.to_string()], along: affinities(bench), permanent, ..found })
+}
+
+fn queues_of_a_disk(bench: &Bench<'_>) -> Option<FoundKnob> {
+    let disks = nodes::names(bench.root, bench.bdf).into_iter();
+    let count =
+        disks.map(|disk| bench.root.names(format!("/sys/class/block/{disk}/mq")).len()).find(|count| *count > 0)?;
+    let driver = bench.function.driver.as_deref().unwrap_or("its driver");
+    let why =
+        format!("parameters of the module set it for all disks of {driver} when it is loaded: modinfo -p {driver}");
+    let mut found =
+        FoundKnob::at(Vec::new(), one_of([""; 0])).range(format!("up to {}", bench.online.len())).refused(Some(why));
+    found.knob.value = Some(count.to_string());
+    Some(found)
 }
 
 fn cpu(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
