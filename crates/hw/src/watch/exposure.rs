@@ -115,7 +115,7 @@ fn steady(before: &BTreeMap<Bdf, End>, [port, below]: [Option<&End>; 2], link: B
     let Some(below) = below.or((!port.fixed.leads_down).then_some(port)) else {
         return Err("no function was below the port");
     };
-    let same = |now: &End| before.get(&now.fixed.bdf()).is_some_and(|old| old.fixed.inode == now.fixed.inode);
+    let same = |now: &End| before.get(&now.fixed.bdf()).is_some_and(|old| old.fixed == now.fixed);
     if !same(port) || !same(below) {
         return Err("the function came or went");
     }

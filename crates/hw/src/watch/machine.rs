@@ -40,7 +40,8 @@ pub struct LiveLinks {
     reads_errors: bool,
     /// Whether this sample reads again what the kernel tells of when it changes: which functions and drivers there are.
     reads_all: bool,
-    samples: u64,
+    /// When it last did so by the clock, in nanoseconds of the monotonic one.
+    read_all_ns: Option<u64>,
     files: Files,
     log: Option<Log>,
     events: io::Result<Events>,
@@ -60,8 +61,8 @@ struct Power {
 /// Errors by their severity, and those of bits, where the kernel has all of their names.
 type Errors = ([u64; 3], Option<[u64; 3]>);
 
-/// What the kernel tells of when it changes is read then, and in one sample of so many.
-const ALL_EVERY: u64 = 10;
+/// What the kernel tells of when it changes is read then, and so often, in nanoseconds.
+const ALL_EVERY_NS: u64 = 30_000_000_000;
 
 /// What is looked up once for a function.
 #[derive(Debug, Clone, Default)]
@@ -99,7 +100,7 @@ impl LiveLinks {
             errors: BTreeMap::new(),
             reads_errors: true,
             reads_all: true,
-            samples: 0,
+            read_all_ns: None,
             files: Files::default(),
             log: Log::open(root),
             events: if root.is_live() { Events::open(root) } else { Err(io::ErrorKind::Unsupported.into()) },
@@ -317,8 +318,11 @@ impl LiveLinks {
 
 impl Links for LiveLinks {
     fn sample(&mut self, _planned_ns: u64) -> Sample {
-        let is_due = self.samples % ALL_EVERY == 0;
-        self.samples += 1;
+        let now_ns = now().monotonic_ns;
+        let is_due = self.read_all_ns.is_none_or(|at| now_ns - at >= ALL_EVERY_NS);
+        if is_due {
+            self.read_all_ns = Some(now_ns);
+        }
         self.reads_all = self.uevents.as_mut().is_none_or(|uevents| uevents.take() || is_due);
         let Ok(events) = &mut self.events else { return self.read() };
         let told = events.take();

@@ -107,8 +107,8 @@ pub struct End {
 /// that of a DLLP.
 pub const BIT_ERRORS: [&str; 3] = ["RxErr", "BadTLP", "BadDLLP"];
 
-/// What does not change of a function as long as it is there.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// What does not change of a function as long as it is there. Two are equal if they are of one function.
+#[derive(Debug, Clone, Default)]
 pub struct Fixed {
     /// Another function at the same address has another number here.
     pub inode: u64,
@@ -124,6 +124,12 @@ pub struct Fixed {
     pub reports_active: bool,
     /// Whether the kernel clears Link Bandwidth Management Status itself (its port service of bandwidth control).
     pub is_cleared: bool,
+}
+
+impl PartialEq for Fixed {
+    fn eq(&self, other: &Fixed) -> bool {
+        self.inode == other.inode
+    }
 }
 
 impl Fixed {

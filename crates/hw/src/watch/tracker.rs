@@ -157,7 +157,7 @@ impl Tracker {
         let mut ends: BTreeMap<Bdf, End> = sample.functions;
         for (bdf, now) in &mut ends {
             // What cannot be read now is as it was, of the same function.
-            if let Some(before) = self.ends.get(bdf).filter(|before| before.fixed.inode == now.fixed.inode) {
+            if let Some(before) = self.ends.get(bdf).filter(|before| before.fixed == now.fixed) {
                 now.link = now.link.filter(|link| link & bits::TRAINING == 0).or(before.link);
                 now.slot = now.slot.or(before.slot);
                 now.link_2 = now.link_2.or(before.link_2);
@@ -177,7 +177,7 @@ impl Tracker {
         let step = Step { now_ns, is_gap, has_log, heard, told: None };
         for event in heard.events.iter().filter(|event| event.what != What::Error) {
             let both = old.get(&event.bdf).zip(ends.get(&event.bdf));
-            let Some((before, now)) = both.filter(|(a, b)| a.fixed.inode == b.fixed.inode) else { continue };
+            let Some((before, now)) = both.filter(|(a, b)| a.fixed == b.fixed) else { continue };
             // The port as the event shows it; all others are left for later.
             let shown = event.shown(before, now);
             let step = Step { now_ns: event.at_ns, told: Some(event), ..step };
@@ -221,7 +221,8 @@ impl Tracker {
         let (before, now) = (old.get(&bdf), new.get(&bdf));
         let mut found: Vec<Found> = Vec::new();
         match (before, now) {
-            (Some(before), Some(now)) if before.fixed.inode == now.fixed.inode => {
+            (before, now) if before == now => return,
+            (Some(before), Some(now)) if before.fixed == now.fixed => {
                 let mut put = |of, from: Option<String>, to: Option<String>, cause, evidence: Vec<String>| {
                     if let (Some(from), Some(to)) = (from, to) {
                         if from != to {
@@ -294,7 +295,7 @@ impl Tracker {
         let counts = [Some(now), below].map(|end| end.and_then(|end| end.errors).map(|errors| errors.iter().sum()));
         let sampled = if now.link.is_some() { Source::Registers } else { Source::Sysfs };
         let source = told.map_or(sampled, |_| Source::Tracepoint);
-        let is_known = old.get(&bdf).is_some_and(|before| before.fixed.inode == now.fixed.inode);
+        let is_known = old.get(&bdf).is_some_and(|before| before.fixed == now.fixed);
         if !is_known || !self.links.contains_key(&bdf) {
             let Some(state) = state else { return };
             let mut evidence: Vec<String> = could(now, below, state).into_iter().collect();
