@@ -344,6 +344,12 @@ fn choose_settings(ctx: &Ctx, args: &Args, found: &[FoundKnob]) -> anyhow::Resul
         };
         let refusal = refusal.or_else(|| match &*one.knob {
             "numa" if !has_workload => Some("one CPU measures: try cpu".to_owned()),
+            "iommu" if !has_workload => {
+                Some("the driver goes off and on: measure by a command or --figure readout".to_owned())
+            }
+            _ if is_of_all && number.is_some_and(|number| found[number].is_by_name) => {
+                Some("it disturbs the device: name it".to_owned())
+            }
             "irq-cpu" if args.figure == "irq" => {
                 Some("interrupts are timed on the CPU that measures: try cpu".to_owned())
             }

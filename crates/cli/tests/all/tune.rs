@@ -101,7 +101,10 @@ impl Tree {
         fn walk(at: &Path, all: &mut Vec<(PathBuf, Vec<u8>)>) {
             for name in names(at) {
                 let path = at.join(name);
-                if path.is_dir() {
+                if path.is_symlink() {
+                    let to = fs::read_link(&path).unwrap();
+                    all.push((path, to.into_os_string().into_encoded_bytes()))
+                } else if path.is_dir() {
                     walk(&path, all)
                 } else {
                     all.push((path.clone(), fs::read(&path).unwrap().trim_ascii_end().to_vec()))
@@ -701,6 +704,71 @@ fn the_queues_of_a_disk_are_shown_with_their_reason() {
     let knob = tune(&records).knobs.iter().find(|knob| knob.name == "queues").unwrap();
     assert_eq!(knob.value.as_deref(), Some("2"));
     assert!(knob.refused.as_ref().unwrap().starts_with("parameters of the module set it for all disks"), "{knob:?}");
+}
+
+#[test]
+fn the_type_of_an_iommu_group_changes_and_the_driver_comes_back() {
+    let tree = Tree::new("tune-iommu");
+    tree.disk();
+    let group = "sys/kernel/iommu_groups/7";
+    tree.put(&format!("{group}/type"), "DMA");
+    let own = tree.root.join(format!("sys/bus/pci/devices/{BDF}"));
+    let driver = own.join("driver");
+    let bind = || symlink("../../drivers/nvme", &driver).unwrap();
+    fs::create_dir_all(tree.root.join("sys/bus/pci/drivers/nvme")).unwrap();
+    bind();
+    symlink("../../../../kernel/iommu_groups/7", own.join("iommu_group")).unwrap();
+    fs::create_dir_all(tree.root.join(group).join("devices").join(BDF)).unwrap();
+    let before = tree.all();
+    let file = tree.root.join(group).join("type").display().to_string();
+    let look = format!("[ -e {} ] || exit 1\nread type <{file}", driver.display());
+    let line = |options: &str, text: &str| {
+        format!("tune {BDF} {options} --score x:max -j -- {}", tree.script(&format!("{look}\n{text}")))
+    };
+    let tried = "--try iommu=identity,DMA-FQ";
+    let rate = "case $type in identity) echo 110;; DMA-FQ) echo 103;; *) echo 100;; esac";
+    let records = tree.run(&line(tried, rate)).expect_code(0).records();
+    let found = tune(&records);
+    assert_eq!(verdicts(found), [("iommu=identity".into(), Verdict::Helps), ("iommu=DMA-FQ".into(), Verdict::Helps)]);
+    assert_eq!((tree.all(), found.notes.len()), (before.clone(), 0));
+    // A kill while it is another type, with and without the driver.
+    for is_off in [false, true] {
+        tree.run(&line(tried, "[ $type = identity ] && kill -9 $PPID; echo 100")).expect_code(-1);
+        assert_eq!(fs::read_to_string(&file).unwrap().trim(), "identity");
+        if is_off {
+            fs::remove_file(&driver).unwrap();
+        }
+        let said = tree.run("unbind --restore").expect_code(0).stderr;
+        assert!(said.contains("put back from identity to DMA"), "{said}");
+        assert_eq!(said.contains("put back from none to nvme"), is_off, "{said}");
+        assert_eq!(tree.all(), before);
+        assert_eq!(fs::read_link(&driver).unwrap(), Path::new("../../drivers/nvme"));
+    }
+    let refused = |options: &str, why: &str| {
+        let ended = tree.run(&line(options, rate)).expect_code(2);
+        assert!(ended.stderr.contains(why), "{why}: {}", ended.stderr);
+    };
+    let all = tree.run(&line("--try all --dry-run", rate)).expect_code(0);
+    assert!(all.stderr.contains("left out: iommu: it disturbs the device: name it"), "{}", all.stderr);
+    let read = tree.run(&format!("tune {BDF} {tried}")).expect_code(2);
+    assert!(read.stderr.contains("iommu: the driver goes off and on"), "{}", read.stderr);
+    // In use, in the hands of another function's driver too, and at a port for guests' devices.
+    tree.put("proc/self/mountinfo", "1 1 8:0 / /data rw - ext4 /dev/nvme0n1 rw\n");
+    refused(tried, "iommu: it needs the driver off: nvme0n1 is mounted at /data");
+    tree.put("proc/self/mountinfo", "");
+    let other = "sys/bus/pci/devices/0000:02:00.1";
+    for (name, text) in [("vendor", "0x144d"), ("device", "0xa824"), ("class", "0x010802"), ("resource", "0x0 0x0 0x0")]
+    {
+        tree.put(&format!("{other}/{name}"), text);
+    }
+    fs::create_dir_all(tree.root.join(group).join("devices/0000:02:00.1")).unwrap();
+    refused(tried, "iommu: it also changes 0000:02:00.1 in IOMMU group 7: --shared allows that");
+    tree.run(&line("--try iommu=identity --shared", rate)).expect_code(0);
+    symlink("../../drivers/nvme", tree.root.join(other).join("driver")).unwrap();
+    tree.put(&format!("{other}/sriov_numvfs"), "2");
+    refused("--try iommu --shared", "iommu: it needs the driver off: its virtual functions (SR-IOV) are on");
+    tree.put(&format!("sys/bus/pci/devices/{BDF}/removable"), "removable");
+    refused("--try iommu=identity --shared", "iommu: it is at an untrusted port");
 }
 
 #[test]

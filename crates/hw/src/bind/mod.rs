@@ -366,15 +366,46 @@ fn undo(root: &Root, hand: &dyn Hand, state: &State) -> Result<Vec<String>, Erro
         hand.write(Path::new("/sys/bus/pci/drivers_probe"), &address)?;
         return Ok(vec![format!("its former driver {former} is not loaded any more")]);
     }
+    give(root, hand, state.owner.bdf, former, former_override).map(|()| Vec::new())
+}
+
+/// Gives a function without a driver back to the one it had.
+fn give(root: &Root, hand: &dyn Hand, bdf: Bdf, former: &str, former_override: &str) -> Result<(), Error> {
+    let at = pci::folder(bdf);
     // The former driver may have come by an override that was taken back since (pci-stub, vfio-pci): its table of ids
     // alone would not take the function then.
     hand.write(&at.join("driver_override"), former)?;
-    let taken = hand.write(&driver_file(former, "bind"), &address);
+    let taken = hand.write(&driver_file(former, "bind"), &bdf.to_string());
     hand.write(&at.join("driver_override"), former_override)?;
     taken?;
-    match pci::driver(root, state.owner.bdf) {
-        Some(driver) if driver == *former => Ok(Vec::new()),
-        now => Err(Error::NotTaken { bdf: state.owner.bdf, driver: former.clone(), now }),
+    match pci::driver(root, bdf) {
+        Some(driver) if driver == *former => Ok(()),
+        now => Err(Error::NotTaken { bdf, driver: former.to_owned(), now }),
+    }
+}
+
+/// Takes a function from its driver, where that is proven to need it no more, or gives it back.
+///
+/// # Errors
+/// [`Error::Write`] with what it is in use for, or with what the kernel answered.
+pub(crate) fn set_driver(root: &Root, bdf: Bdf, driver: Option<&str>) -> Result<(), Error> {
+    let link = pci::folder(bdf).join("driver");
+    let path = root.path(&link);
+    let reasons = if driver.is_none() { in_use(root, &pci::function(root, bdf)?) } else { Vec::new() };
+    if !reasons.is_empty() {
+        return Err(Error::write(&path, "none", io::Error::other(in_use::in_words(&reasons))));
+    }
+    if !root.is_live() {
+        // In a tree of files nobody does what is written.
+        let done = match driver {
+            None => std::fs::remove_file(&path),
+            Some(driver) => std::os::unix::fs::symlink(Path::new("../../drivers").join(driver), &path),
+        };
+        return done.map_err(|source| Error::write(&path, driver.unwrap_or("none"), source));
+    }
+    match driver {
+        None => root.write(&link.join("unbind"), &bdf.to_string()),
+        Some(driver) => give(root, root, bdf, driver, driver_override(root, bdf).as_deref().unwrap_or("\n")),
     }
 }
 

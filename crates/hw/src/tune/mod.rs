@@ -60,6 +60,8 @@ pub struct FoundKnob {
     pub knob: Knob,
     /// The values that `--try all` sets against the present one.
     pub tries: Vec<String>,
+    /// Whether it disturbs the device, so that only who names it tries it.
+    pub is_by_name: bool,
     places: Vec<SettingPlace>,
     /// What changes along with it, and is put back after it.
     along: Vec<SettingPlace>,

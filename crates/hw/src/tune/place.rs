@@ -4,12 +4,13 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use pciescope_core::Bdf;
 use serde::{Deserialize, Serialize};
 
 use super::ethtool::EthtoolBlock;
-use crate::{Error, Root, pci};
+use crate::{Error, Root, bind, nodes, pci};
 
 /// A place that holds a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -35,6 +36,10 @@ pub enum SettingPlace {
         /// Which word of that.
         word: usize,
     },
+    /// The type of an IOMMU group. The kernel changes it only while no driver has a function of the group.
+    GroupType(u32),
+    /// The driver of a function, or `none`.
+    Driver(Bdf),
     /// The file of PM QoS: a value holds as long as the file is open. Only shown when read.
     Held(PathBuf),
     /// The CPUs of the workload, which are this program's own matter.
@@ -56,6 +61,8 @@ impl SettingPlace {
                     block.get(root, interface).map_err(|source| Error::Read { path: self.path(root), source })?;
                 Ok(words[*word].to_string())
             }
+            SettingPlace::GroupType(group) => root.read(group_folder(*group).join("type")),
+            SettingPlace::Driver(bdf) => Ok(pci::driver(root, *bdf).unwrap_or_else(|| NO_DRIVER.to_owned())),
             SettingPlace::Held(path) => {
                 let path = root.path(path);
                 let bytes = std::fs::read(&path).map_err(|source| Error::Read { path, source })?;
@@ -97,6 +104,26 @@ impl SettingPlace {
                 });
                 put.map_err(|source| Error::write(&self.path(root), raw, source))?;
             }
+            SettingPlace::GroupType(group) => {
+                let drivers = drivers(root, *group).into_iter();
+                let drivers = drivers.map(|place| Ok((place.read(root)?, place))).collect::<Result<Vec<_>, Error>>()?;
+                let off = drivers.iter().try_for_each(|(_, place)| place.write(root, NO_DRIVER));
+                let file = SettingPlace::File(group_folder(*group).join("type"));
+                let put = off.and_then(|()| file.write(root, raw));
+                // Whatever came of it, each function gets its driver again.
+                let on = drivers.iter().map(|(driver, place)| place.write(root, driver));
+                on.fold(put, |all, one| all.and(one))?;
+            }
+            SettingPlace::Driver(_) if self.read(root)? == raw => {}
+            SettingPlace::Driver(bdf) => {
+                bind::set_driver(root, *bdf, Some(raw).filter(|driver| *driver != NO_DRIVER))?;
+                // Its disks and interfaces come a moment later.
+                let has_nodes = raw != NO_DRIVER && matches!(pci::id(root, *bdf, "class")? >> 16, 1 | 2);
+                let begun = Instant::now();
+                while has_nodes && nodes::names(root, *bdf).is_empty() && begun.elapsed() < Duration::from_secs(5) {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
             SettingPlace::Held(_) | SettingPlace::Workload => return Ok(()),
         }
         match self.read(root)? {
@@ -111,6 +138,8 @@ impl SettingPlace {
             SettingPlace::Register { bdf, .. } => root.path(pci::folder(*bdf).join("config")),
             SettingPlace::File(path) | SettingPlace::Held(path) => root.path(path),
             SettingPlace::Ethtool { interface, .. } => root.path(Path::new("/sys/class/net").join(interface)),
+            SettingPlace::GroupType(group) => root.path(group_folder(*group).join("type")),
+            SettingPlace::Driver(bdf) => root.path(pci::folder(*bdf).join("driver")),
             SettingPlace::Workload => PathBuf::new(),
         }
     }
@@ -131,6 +160,20 @@ impl SettingPlace {
             _ => is(&self.path(root)),
         }
     }
+}
+
+pub(super) const NO_DRIVER: &str = "none";
+
+pub(super) fn group_folder(group: u32) -> PathBuf {
+    PathBuf::from(format!("/sys/kernel/iommu_groups/{group}"))
+}
+
+/// The functions of a group that drivers have, bridges left out: with those the kernel shares a group.
+pub(super) fn drivers(root: &Root, group: u32) -> Vec<SettingPlace> {
+    let all = root.names(group_folder(group).join("devices")).into_iter().filter_map(|name| name.parse::<Bdf>().ok());
+    let functions = all.filter_map(|bdf| pci::function(root, bdf).ok());
+    let taken = functions.filter(|function| function.driver.is_some() && !pci::is_bridge(function.class));
+    taken.filter_map(|function| function.bdf.map(SettingPlace::Driver)).collect()
 }
 
 /// What nobody has limited (PM_QOS_CPU_LATENCY_DEFAULT_VALUE), and the word for it.

@@ -8,7 +8,7 @@ use pciescope_core::text::chain;
 use pciescope_core::{Bdf, CpuList};
 
 use super::FoundKnob;
-use super::place::SettingPlace;
+use super::place::{NO_DRIVER, SettingPlace};
 use super::restore::{NotedChange, PutBack, RestoreLog, put_back, put_back_of};
 use crate::kept::Owner;
 use crate::{Error, Root, topology};
@@ -114,8 +114,9 @@ impl TuneSession {
                 written: written.map(str::to_owned),
             };
             let along = found.along.iter().zip(&self.former[knob][found.places.len()..]);
-            for (along, former) in along.filter(|(_, former)| !former.is_empty()) {
-                log.note(entry(along, former, None))?;
+            for (along, former) in along.clone().filter(|(_, former)| !former.is_empty()) {
+                let written = matches!(along, SettingPlace::Driver(_)).then_some(NO_DRIVER);
+                log.note(entry(along, former, written))?;
             }
             log.note(entry(place, former, Some(&raw)))?;
             if let Err(error) = place.write(&self.root, &raw) {
@@ -126,6 +127,13 @@ impl TuneSession {
                 // What the driver made of it, such as a rounded number, is ours too.
                 log.note(entry(place, former, Some(&now)))?;
                 return place.write(&self.root, former).and(Err(error));
+            }
+            // A driver that was off begins anew; only the type of its group is to be another one.
+            let anew = along.filter(|_| matches!(place, SettingPlace::GroupType(_)));
+            for (along, former) in anew.filter(|(along, _)| !matches!(along, SettingPlace::Driver(_))) {
+                if along.read(&self.root).is_ok_and(|now| now != *former) {
+                    along.write(&self.root, former)?;
+                }
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use pciescope_core::tune::Knob;
 use pciescope_core::{Bdf, Cpu, CpuList, Function};
 
 use super::ethtool::{ADAPTIVE_RX, COMBINED, EthtoolBlock, MOST_COMBINED, RX_USECS, Words};
-use super::place::{NO_LIMIT, SettingPlace, choices};
+use super::place::{NO_LIMIT, SettingPlace, choices, drivers, group_folder};
 use super::{Coding, Domain, FoundKnob};
 use crate::bind::in_use::{in_use, in_words};
 use crate::config::Config;
@@ -55,7 +55,7 @@ const ROWS: [(&str, &str, &str, &str, Finder); 24] = [
     ("idle-latency", "more power and heat", "by its end", "-", idle_latency),
     ("governor", "more power and heat", WRITTEN, "cpufreq.default_governor=", governor),
     ("huge-pages", "other programs take more memory, or wait for it", WRITTEN, "transparent_hugepage=", huge_pages),
-    ("iommu", "a device without its driver", "-", "iommu", iommu),
+    ("iommu", "identity: the device reaches all memory; the driver goes off and on", WRITTEN, "iommu", iommu),
     ("scheduler", WAIT, WRITTEN, "elevator=", scheduler),
     ("nr_requests", WAIT, WRITTEN, "-", nr_requests),
 ];
@@ -317,7 +317,13 @@ fn queues(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
     let found = found.refused(used(bench).map(|why| format!("it starts the interface anew: {why}")));
     let permanent = format!("a service that runs ethtool -L {first} combined VALUE");
     // Vectors that go and come again have lost their affinity.
-    Some(FoundKnob { tries: vec!["1".to_owned(), most.to_string()], along: affinities(bench), permanent, ..found })
+    Some(FoundKnob {
+        tries: vec!["1".to_owned(), most.to_string()],
+        along: affinities(bench),
+        permanent,
+        is_by_name: true,
+        ..found
+    })
 }
 
 fn queues_of_a_disk(bench: &Bench<'_>) -> Option<FoundKnob> {
@@ -381,9 +387,32 @@ fn governor(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
 }
 
 fn iommu(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
-    let file = format!("/sys/kernel/iommu_groups/{}/type", bench.function.iommu_group?);
-    let found = FoundKnob::at(vec![SettingPlace::File((&file).into())], one_of(["DMA", "DMA-FQ", "identity"]));
-    bench.root.exists(&file).then(|| found.refused(Some("it needs the drivers of the whole group off")))
+    let group = bench.function.iommu_group?;
+    let place = SettingPlace::GroupType(group);
+    place.read(bench.root).ok()?;
+    let members = bench.root.names(group_folder(group).join("devices")).into_iter();
+    let members: Vec<Function> =
+        members.filter_map(|name| pci::function(bench.root, name.parse().ok()?).ok()).collect();
+    let members = || members.iter().filter(|one| !pci::is_bridge(one.class));
+    let others: Vec<String> =
+        members().filter_map(|one| one.bdf).filter(|bdf| *bdf != bench.bdf).map(|bdf| bdf.to_string()).collect();
+    let uses = members().map(|one| in_use(bench.root, one)).find(|uses| !uses.is_empty());
+    let is_removable =
+        |bdf: &Bdf| bench.root.text(pci::folder(*bdf).join("removable")).is_some_and(|text| text == "removable");
+    let is_untrusted = bench.function.path.iter().chain([&bench.bdf]).any(is_removable);
+    let found = FoundKnob::at(vec![place], one_of(["DMA", "DMA-FQ", "identity"]))
+        .shared((!others.is_empty()).then(|| format!("{} in IOMMU group {group}", others.join(", "))))
+        .refused(is_untrusted.then_some("it is at an untrusted port, whose devices the IOMMU has to hold"))
+        .refused(uses.map(|uses| format!("it needs the driver off: {}", in_words(&uses))));
+    // A driver that comes again sets these anew: of Device Control read requests, extended tags, relaxed ordering and no snoop.
+    let control = device_control(bench, 0x7910, Coding::Text, Domain::default()).0.places;
+    let power = SettingPlace::File(pci::folder(bench.bdf).join("power/control"));
+    let queues = ["scheduler", "nr_requests"].into_iter().filter_map(|name| queue(bench, name, |_| Domain::default()));
+    let files = queues.flat_map(|(found, _)| found.places).chain(affinities(bench)).chain(control).chain([power]);
+    let along = drivers(bench.root, group).into_iter().chain(files).collect();
+    let permanent =
+        "kernel parameter iommu.passthrough=1 (identity) or iommu.strict=0 (DMA-FQ), of the whole machine".to_owned();
+    Some(FoundKnob { along, permanent, is_by_name: true, ..found })
 }
 
 /// A file of the queues of the function's disks, with what it holds on the first of them.
