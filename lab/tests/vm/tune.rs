@@ -63,6 +63,71 @@ pub fn settings_with_a_law_get_their_answer_and_all_is_put_back() {
     rig.check_log();
 }
 
+/// What the workload found set.
+const SEEN: &str = "/tmp/seen";
+
+/// The type of an IOMMU group, which the kernel takes while the driver is off; what an interface's driver sets by ethtool.
+pub fn knobs_of_drivers_are_set_and_come_back() {
+    let rig = Rig::boot_with(Kernel::V6_12, |builder| {
+        let builder = builder.cpus(2).iommu(true).module("nvme").module("igb");
+        builder.device("nvme0", GuestDevice::Nvme, Attachment::RootPort).device(
+            "igb0",
+            GuestDevice::Igb,
+            Attachment::RootPort,
+        )
+    });
+    let (disk, card) = (rig.vm.address("nvme0"), rig.vm.address("igb0"));
+    let own = format!("/sys/bus/pci/devices/{disk}");
+    rig.must(&format!("for file in {own}/nvme/nvme*/nvme*n1/queue/nr_requests; do echo 60 >$file; done"));
+    let state = || {
+        rig.must(&format!(
+            "cat {own}/iommu_group/type {own}/nvme/nvme*/nvme*n1/queue/nr_requests {own}/power/control {own}/driver_override
+            readlink {own}/driver; grep -h . /proc/irq/*/smp_affinity_list | sort | uniq -c"
+        ))
+    };
+    let before = state();
+    let look = format!("echo $(cat {own}/iommu_group/type {own}/nvme/nvme*/nvme*n1/queue/nr_requests)");
+    let workload = |look: &str| {
+        rig.must(&format!(
+            "cat >{WORKLOAD} <<'END'\n#!/bin/sh\n{look} >>{SEEN}; echo 100\nEND\nchmod +x {WORKLOAD}; : >{SEEN}"
+        ))
+    };
+    workload(&look);
+    let tune = |function: &str, tries: &str| {
+        let measured = rig.sh(&format!(
+            "pciescope tune {function} {tries} --score rate:max --duration 12s -o {RECORDS} --overwrite -- {WORKLOAD}"
+        ));
+        let tune = measured.expect(0, "tune")[0].tune.clone().unwrap();
+        assert!(
+            tune.notes.is_empty() && tune.effects.iter().all(|effect| effect.comparisons > 0),
+            "{:?}",
+            tune.effects
+        );
+        assert!(tune.effects.iter().all(|effect| effect.blocks_failed == 0), "{:?}", tune.effects);
+    };
+    tune(&disk, "--try iommu=identity");
+    assert_eq!(rig.must(&format!("sort -u {SEEN}")).trim(), "DMA 60\nidentity 60");
+    assert_eq!(state(), before);
+    let running =
+        rig.vm.start(&format!("exec pciescope tune {disk} --try iommu=identity --score rate:max -- {WORKLOAD}"));
+    rig.wait_until("another type", &format!("grep -q identity {own}/iommu_group/type"));
+    running.signal("KILL").unwrap_or_else(|err| panic!("the lab failed: {err}"));
+    running.wait_within(Duration::from_secs(20)).unwrap();
+    let said = rig.run_within("pciescope unbind --restore 2>&1", PATIENCE).stdout;
+    assert_eq!(state(), before, "{said}");
+    // The interface of a card.
+    let look = format!(
+        "pciescope tune {card} -q 2>/dev/null | awk '$1 == \"rx-usecs\" || $1 == \"queues\" {{ print $1, $2; }}'"
+    );
+    let found = rig.must(&look);
+    workload(&look);
+    tune(&card, "--try rx-usecs=50 --try queues=1");
+    let seen = rig.must(&format!("cat {SEEN}"));
+    assert!(seen.contains("rx-usecs 50\n") && seen.contains("queues 1\n"), "{found}: {seen}");
+    assert_eq!(rig.must(&look), found);
+    rig.check_log();
+}
+
 fn answers(effects: &[Effect]) {
     for (value, _, percent, verdict) in LAW {
         let effect = effects.iter().find(|effect| effect.settings[0].value == value).unwrap();
