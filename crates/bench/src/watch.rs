@@ -109,6 +109,9 @@ pub(crate) fn run_judged(
         if !goes_on {
             break;
         }
+        if plan.clear_lbms {
+            tracker.cleared(&links.clear_lbms());
+        }
         if woken != Woken::Event {
             if plan.duration_ns.is_some_and(|end| at_ns >= end) {
                 break;

@@ -73,6 +73,9 @@ pub struct WatchPlan {
     pub interval_ns: u64,
     /// The longest time, in nanoseconds; `None` for as long as nobody ends it.
     pub duration_ns: Option<u64>,
+    /// Whether Link Bandwidth Management Status (PCIe 6.0, 7.5.3.8) is cleared after each sample that shows it.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub clear_lbms: bool,
 }
 
 /// A soak of a link.

@@ -341,6 +341,7 @@ pub fn planted_changes_are_found_with_their_causes_on_6_12() {
     nothing_is_woken_or_written(&vm, &board, &ports);
     a_full_disk_loses_no_change(&vm, &board);
     a_recorder_without_rights_finds_causes_by_its_helper(&vm, &board);
+    a_bit_that_is_cleared_tells_of_each_change(&vm, &board);
     vm.check_log();
 }
 
@@ -443,6 +444,41 @@ fn nothing_is_woken_or_written(vm: &Guest, board: &Endpoint, ports: &[String]) {
     };
     assert!(whys.len() == count && whys.iter().all(|text| text.contains(why)), "{whys:#?}");
     vm.must(&format!("echo on >/sys/bus/pci/devices/{device}/power/control"));
+}
+
+/// With `--clear-lbms` each change that comes back leaves its trace; without, only the first one does. LABS stays.
+fn a_bit_that_is_cleared_tells_of_each_change(vm: &Guest, board: &Endpoint) {
+    let port = CARDS[1];
+    let status = || u32::from_str_radix(&vm.must(&format!("setpci -s {port} CAP_EXP+12.w")), 16).unwrap() << 16;
+    let between = |args: &str, all: &[u32], left: &[u32]| {
+        at_start().show(board, port);
+        let records = watch(vm, &format!("{port} -I {INTERVAL} {args}"), || {
+            for (bits, left) in all.iter().zip(left) {
+                Registers { bits: *bits, ..at_start() }.show_link(board, port);
+                std::thread::sleep(HOLD);
+                assert_eq!(status() & (LBMS | LABS), *left, "{args}: what the port shows then");
+            }
+        });
+        let unseen = records.iter().filter_map(|one| one.metrics.get("unseen_ns")).map(|unseen| unseen.value).sum();
+        let found = found(&records, port).into_iter().map(|(_, change, _)| change);
+        let found: Vec<bool> = found.inspect(|one| assert!(one.is_between())).map(|one| one.may_have_missed).collect();
+        (found, unseen)
+    };
+    assert_eq!(between("--clear-lbms", &[LBMS; 3], &[0; 3]), (vec![false; 3], 0.0));
+    let (found, unseen): (Vec<bool>, f64) = between("", &[LBMS; 3], &[LBMS; 3]);
+    assert!(found == [false] && unseen > 2e9, "{found:?}, {unseen} ns unseen");
+    // LABS is left alone, and is in the way of others of its kind.
+    let (found, unseen) = between("--clear-lbms", &[LBMS | LABS, LBMS | LABS], &[LABS; 2]);
+    assert!(found == [false, true] && unseen > 1e9, "{found:?}, {unseen} ns unseen");
+    at_start().show(board, port);
+    let refused = |by: &str, why: &str| {
+        let output = vm.run(&format!("{by} pciescope watch {port} --clear-lbms --duration 1s"));
+        assert!(output.status == 2 && output.stderr.contains(why), "{by}: {}", output.stderr);
+    };
+    refused("setpriv --reuid=65534 --clear-groups", "no port shows its registers");
+    board.tell(&format!("port {port} express 0x10 {NOTIFIES} {NOTIFIES}"));
+    refused("", "the kernel uses it at 0000:30:01.0");
+    board.tell(&format!("port {port} express 0x10 0 {NOTIFIES}"));
 }
 
 /// Changes that find no room on the disk wait, and stand folded in the file when there is room again; every line is whole.
@@ -610,6 +646,8 @@ pub fn bandwidth_notifications_are_told_by_the_newest_kernel() {
     assert_eq!(links.count(), 0, "the kernel told of it");
     let mut missed = records.iter().flat_map(|one| &one.warnings).filter(|one| one.code == "changes-missed");
     assert!(missed.any(|one| one.text.contains("the kernel's events overflowed")), "{:#?}", records.last());
+    let refused = vm.run(&format!("pciescope watch {port} --clear-lbms --duration 1s"));
+    assert!(refused.status == 2 && refused.stderr.contains("counts and clears it itself"), "{}", refused.stderr);
     vm.check_log();
 }
 

@@ -148,6 +148,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             functions: addresses,
             interval_ns: args.interval.0,
             duration_ns: args.duration.map(|time| time.0),
+            clear_lbms: false,
         },
         environment: environment::read(&ctx.root),
         label: args.output.file.label.clone(),

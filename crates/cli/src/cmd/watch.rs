@@ -22,7 +22,7 @@ use super::output::{Form, Output, OutputArgs};
 use super::registers::{self, Registers};
 use super::ring::RecordRing;
 use super::stat::machine;
-use super::{Ctx, ENDING, Stop};
+use super::{Ctx, ENDING, Refusal, Stop};
 use crate::values::{self, FunctionName, Size, Time, some_time};
 
 /// The shortest time between samples, in nanoseconds.
@@ -35,6 +35,8 @@ Examples:
   sudo pciescope watch                      all links until Ctrl-C
   sudo pciescope watch 3b:00.0 -I 100ms     a function and the ports above it
   sudo pciescope watch -o links.jsonl       and keep the changes
+  sudo pciescope watch --clear-lbms         see each change between two samples
+                                            (before Linux 6.13)
   sudo pciescope watch --on 'lost=logger \"$PCIESCOPE_FUNCTION $PCIESCOPE_TO\"'
                                             log links that became slower
   pciescope watch --backend fake --duration 1h   an hour of a synthetic machine,
@@ -46,8 +48,9 @@ counts (AER) and drivers, and prints each change with its cause and with what
 the link carries less than at best. It reads registers only of functions that
 are awake, writes none, and wakes no device. A change that comes back between
 two samples is seen by bits of Link Status, if they were clear before; else the
-output says for how long it could not have been seen. docs/watch.md has the
-rules.
+output says for how long it could not have been seen. With --clear-lbms it
+writes one: it clears Link Bandwidth Management Status, which no exit puts back.
+docs/watch.md has the rules.
 
 Events of --on: any, lost (a link carries less than at best, and not to save
 power); what changed: link, presence, power, aspm, slot, dpc, errors, driver,
@@ -75,6 +78,10 @@ pub struct Args {
     /// Run COMMAND at each change that is EVENT; can be repeated
     #[arg(long, value_name = "EVENT=COMMAND", value_parser = rule)]
     on: Vec<Rule>,
+
+    /// Clear LBMS at ports that show it (root, before Linux 6.13): a sticky bit, which cannot be set again
+    #[arg(long)]
+    clear_lbms: bool,
 
     /// Keep the records in files in DIR, delete the oldest, and tell what changed since the last run
     #[arg(long, value_name = "DIR", conflicts_with = "output")]
@@ -180,6 +187,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             if let Some(registers) = Registers::connect(&ctx.root) {
                 machine = machine.with_opener(Box::new(registers));
             }
+            if args.clear_lbms {
+                machine.may_clear_lbms().map_err(|(why, hint)| Refusal::new(why, hint))?;
+            }
             let unseen = machine.is_blind().then(unseen).or_else(|| machine.without_events().map(untold));
             (Box::new(machine), "sysfs", unseen)
         }
@@ -191,8 +201,12 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let file = args.output.file.create(&[])?;
     let form = args.output.form(Form::Changes { all: args.output.all });
     let mut output = Output::new(form, form.out(), file, args.output.file.label.clone()).with_ring(ring);
-    let plan =
-        WatchPlan { functions, interval_ns: args.interval.0, duration_ns: args.duration.map(|duration| duration.0) };
+    let plan = WatchPlan {
+        functions,
+        interval_ns: args.interval.0,
+        duration_ns: args.duration.map(|duration| duration.0),
+        clear_lbms: args.clear_lbms,
+    };
     let task = WatchTask {
         plan,
         environment,

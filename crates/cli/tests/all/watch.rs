@@ -34,6 +34,20 @@ fn changes_come_with_cause_and_loss_and_the_answer_stands_at_the_end() {
 }
 
 #[test]
+fn a_bit_that_is_cleared_leaves_no_time_unseen() {
+    let unseen = |more: &str| {
+        let ended = run(&format!("watch --backend fake --duration 1h -j {more}")).expect_code(1);
+        let records = ended.records();
+        let is_disk = |bdf: pciescope_core::Bdf| bdf.to_string() == "0000:00:02.0";
+        let of_disk = records.iter().filter(|one| one.device.as_ref().and_then(|one| one.bdf).is_some_and(is_disk));
+        let unseen: f64 = of_disk.filter_map(|one| one.metrics.get("unseen_ns")).map(|metric| metric.value).sum();
+        (unseen, ended.stdout.contains("\"clear_lbms\":true"))
+    };
+    // LBMS is set after 20 minutes, and nobody else clears it.
+    assert_eq!((unseen(""), unseen("--clear-lbms")), ((2400e9, false), (0.0, true)));
+}
+
+#[test]
 fn its_records_become_a_page_and_a_picture_with_a_timeline() {
     let at = folder("watch-records");
     let file = at.join("links.jsonl");

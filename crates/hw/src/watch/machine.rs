@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirEntryExt, OpenOptionsExt};
+use std::os::unix::fs::{DirEntryExt, FileExt, OpenOptionsExt};
 use std::sync::Arc;
 
 use pciescope_core::{Bdf, Function};
@@ -13,7 +13,8 @@ use rustix::time::{ClockId, clock_gettime};
 use super::events::{Events, KernelEvent, What};
 use super::files::{Files, Opener};
 use super::uevents::Uevents;
-use super::{BIT_ERRORS, End, Fixed, Links, Moment, Sample};
+use super::proof::WRITES;
+use super::{BIT_ERRORS, End, Fixed, Links, Moment, Refused, Sample, bits};
 use crate::express::{self, Express, PortType};
 use crate::inventory::{CORRECTABLE, FATAL, NONFATAL};
 use crate::{Root, environment, link, nodes, pci};
@@ -47,6 +48,8 @@ pub struct LiveLinks {
     events: io::Result<Events>,
     uevents: Option<Uevents>,
     is_guest: bool,
+    /// Dwords of configuration space that were read since the last sample.
+    reads_between: u64,
 }
 
 /// What a function's power management says.
@@ -85,6 +88,23 @@ struct Offsets {
     containment: Option<u64>,
 }
 
+impl Known {
+    /// Whether the kernel looks at LBMS: its service has a driver, or its interrupts are on.
+    fn is_used_by_kernel(&self) -> bool {
+        self.fixed.is_cleared || self.link.is_some_and(|link| link & bits::NOTIFIES != 0)
+    }
+
+    /// Writes Link Status (7.5.3.8): bits of 1 are cleared where they can be, all others stay.
+    fn write_link_status(&self, root: &Root, cleared: u16) -> io::Result<()> {
+        let at = self.offsets.and_then(|offsets| offsets.express).ok_or(io::ErrorKind::Unsupported)?;
+        let path = root.path(pci::folder(self.fixed.bdf()).join("config"));
+        File::options().write(true).open(path)?.write_all_at(&cleared.to_le_bytes(), at + 0x12)
+    }
+}
+
+/// The first kernel that counts and clears LBMS itself, also where its service has no driver.
+const CLEARED_SINCE: (u32, u32) = (6, 13);
+
 impl LiveLinks {
     /// The machine; of its functions those named with the ports above them, or all if none is.
     pub fn new(root: &Root, named: &[Bdf]) -> LiveLinks {
@@ -106,6 +126,7 @@ impl LiveLinks {
             events: if root.is_live() { Events::open(root) } else { Err(io::ErrorKind::Unsupported.into()) },
             uevents: Uevents::open(root),
             is_guest: environment::hypervisor(root).is_some(),
+            reads_between: 0,
         }
     }
 
@@ -121,6 +142,34 @@ impl LiveLinks {
         let Some(first) = pci::addresses(&self.root).into_iter().next() else { return false };
         let path = pci::path(&self.root, first);
         !self.is_asleep(first, &path) && self.files.config(&self.root, first).limit().is_some()
+    }
+
+    /// Whether LBMS may be cleared: nobody else uses it, and registers can be written. Reads a sample.
+    ///
+    /// # Errors
+    /// Why it may not, and what to do about it.
+    pub fn may_clear_lbms(&mut self) -> Result<(), Refused> {
+        let refused = |why: String, hint: &str| Err((format!("LBMS is not cleared: {why}"), hint.to_owned()));
+        let release = self.root.text("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        if version >= CLEARED_SINCE {
+            let hint = "leave --clear-lbms out; from Linux 7.0 on the kernel tells what it clears";
+            return refused(format!("Linux {release} counts and clears it itself"), hint);
+        }
+        self.read();
+        let of_ports = |known: &&Known| known.fixed.leads_down && known.link.is_some();
+        let mut ports = self.known.values().filter(of_ports);
+        if let Some(used) = ports.clone().find(|port| port.is_used_by_kernel()) {
+            let why = format!("the kernel uses it at {} (bandwidth notifications)", used.fixed.bdf());
+            return refused(why, "name functions below other ports, or leave --clear-lbms out");
+        }
+        let Some(port) = ports.next() else { return refused("no port shows its registers".to_owned(), WRITES) };
+        // To write 0 changes no bit of Link Status.
+        match port.write_link_status(&self.root, 0) {
+            Ok(()) => Ok(()),
+            Err(err) => refused(format!("cannot write registers of {}: {err}", port.fixed.bdf()), WRITES),
+        }
     }
 
     /// Whether a function sleeps, or a bridge above it: to read its registers would wake them.
@@ -231,7 +280,8 @@ impl LiveLinks {
 
     fn read(&mut self) -> Sample {
         self.power_before = std::mem::take(&mut self.power);
-        let mut sample = Sample { at: now(), held: self.log.as_mut().map(Log::held), ..Sample::default() };
+        let reads = std::mem::take(&mut self.reads_between);
+        let mut sample = Sample { at: now(), held: self.log.as_mut().map(Log::held), reads, ..Sample::default() };
         if self.reads_all {
             self.list();
         }
@@ -343,6 +393,32 @@ impl Links for LiveLinks {
             sample = Sample { told: sample.told, is_again: true, ..again };
         }
         sample
+    }
+
+    fn clear_lbms(&mut self) -> Vec<Bdf> {
+        let mut cleared = Vec::new();
+        for (&bdf, known) in &mut self.known {
+            let Some(at) = known.offsets.and_then(|offsets| offsets.express) else { continue };
+            // While a link trains, its sample does not hold. While it is down, kernels from 6.5 on look at the bit to tell
+            // whether it fails to train.
+            let is_shown = known.link.is_some_and(|link| {
+                link & (bits::MANAGED | bits::TRAINING) == bits::MANAGED
+                    && (link & bits::ACTIVE != 0 || !known.fixed.reports_active)
+            });
+            if !is_shown || !known.fixed.leads_down || known.is_used_by_kernel() {
+                continue;
+            }
+            let mut dword = [0; 4];
+            let is_written = known.write_link_status(&self.root, (bits::MANAGED >> 16) as u16).is_ok();
+            let read = self.files.exact(&self.root, bdf, "config", at + 0x10, &mut dword);
+            self.reads_between += 1;
+            let link = u32::from_le_bytes(dword);
+            if is_written && read.is_some() && link & bits::MANAGED == 0 {
+                known.link = known.link.map(|link| link & !bits::MANAGED);
+                cleared.push(bdf);
+            }
+        }
+        cleared
     }
 
     fn ready(&self) -> Option<BorrowedFd<'_>> {
@@ -481,6 +557,55 @@ mod tests {
         let sample = LiveLinks::new(&Root::at(tree.path()), &[]).sample(0);
         let port = &sample.functions[&PORT.parse().unwrap()];
         assert_eq!((port.link, port.shown, sample.reads), (None, Some((16.0, 4)), 0));
+    }
+
+    #[test]
+    fn lbms_is_cleared_where_nobody_else_uses_it() {
+        type Prepare = fn(&Path);
+        let word = |root: &Path| {
+            let config = fs::read(root.join("sys/bus/pci/devices").join(PORT).join("config")).unwrap();
+            u16::from_le_bytes([config[0x52], config[0x53]])
+        };
+        let show = |root: &Path, status: u16, control: u16| {
+            let path = root.join("sys/bus/pci/devices").join(PORT).join("config");
+            let mut config = fs::read(&path).unwrap();
+            config[0x50..0x52].copy_from_slice(&control.to_le_bytes());
+            config[0x52..0x54].copy_from_slice(&status.to_le_bytes());
+            fs::write(path, config).unwrap();
+        };
+        let refusals: [(&str, Prepare); 3] = [
+            ("Linux 6.13.1-amd64 counts and clears it", |root| {
+                fs::create_dir_all(root.join("proc/sys/kernel")).unwrap();
+                fs::write(root.join("proc/sys/kernel/osrelease"), "6.13.1-amd64").unwrap();
+            }),
+            ("the kernel uses it at 0000:00:01.0", |root| put(root, PORT, "0000:00:01.0:pcie010/driver", "")),
+            ("no port shows its registers", |root| put(root, PORT, "config", [0; 64])),
+        ];
+        for (why, prepare) in refusals {
+            let tree = tree();
+            prepare(tree.path());
+            let refused = LiveLinks::new(&Root::at(tree.path()), &[]).may_clear_lbms().unwrap_err();
+            assert!(refused.0.contains(why) && !refused.1.is_empty(), "{refused:?}");
+        }
+        let tree = tree();
+        let root = tree.path();
+        for notifies in [1 << 10, 1 << 11] {
+            show(root, 0x4044, notifies);
+            assert!(LiveLinks::new(&Root::at(root), &[]).may_clear_lbms().is_err());
+        }
+        // A file keeps what is written; a register would show what it showed without the bit.
+        show(root, 0x4044, 0);
+        LiveLinks::new(&Root::at(root), &[]).may_clear_lbms().unwrap();
+        assert_eq!(word(root), 0);
+        // LABS stays. While the link trains, or where the kernel uses the bit, nothing is written.
+        for (status, control, written) in
+            [(0xc044, 0, 0x4000), (0x8044, 0, 0x8044), (0xc844, 0, 0xc844), (0xc044, 1 << 10, 0xc044)]
+        {
+            show(root, status, control);
+            let mut machine = LiveLinks::new(&Root::at(root), &[]);
+            machine.sample(0);
+            assert_eq!((machine.clear_lbms(), word(root)), (Vec::new(), written), "{status:#x} {control:#x}");
+        }
     }
 
     /// Opens files of another tree, whose configuration space is whole.

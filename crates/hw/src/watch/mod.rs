@@ -1,7 +1,7 @@
 //! Links over time: samples of what functions, links and slots are like, and the changes between them.
 //!
 //! [`Links`] gives samples, and what the kernel told in between: [`LiveLinks`] reads this machine, [`Script`] plays one. [`Tracker`] compares each sample with the
-//! one before and says what changed and why. Nothing here writes a register or wakes a device.
+//! one before and says what changed and why. Nothing here wakes a device, and but for [`Links::clear_lbms`] nothing writes a register.
 
 mod cause;
 mod events;
@@ -42,6 +42,10 @@ pub trait Links {
     fn without_events(&self) -> Option<String> {
         None
     }
+
+    /// Clears Link Bandwidth Management Status of the ports at which the last sample showed it. Gives the ports that do not
+    /// show it any more.
+    fn clear_lbms(&mut self) -> Vec<Bdf>;
 
     /// How long a time under watch takes in reality, in nanoseconds.
     fn real_ns(&self, ns: u64) -> u64 {
@@ -132,6 +136,9 @@ impl PartialEq for Fixed {
     }
 }
 
+/// A refusal, and what to do about it.
+pub type Refused = (String, String);
+
 impl Fixed {
     /// The function's address.
     ///
@@ -146,7 +153,7 @@ impl Fixed {
 pub(crate) mod bits {
     pub const ASPM: u32 = 0b11;
     pub const DISABLED: u32 = 1 << 4;
-    /// Both interrupts that tell of a bandwidth notification are on.
+    /// Both interrupts that tell of a bandwidth notification.
     pub const NOTIFIES: u32 = 0b11 << 10;
     pub const TRAINING: u32 = 1 << (16 + 11);
     pub const ACTIVE: u32 = 1 << (16 + 13);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pciescope_core::Bdf;
 use pciescope_core::soak::Detector;
 
-use super::BIT_ERRORS;
+use super::{BIT_ERRORS, Refused};
 use crate::bind::in_use::{in_use, in_words};
 use crate::config::Config;
 use crate::express::{self, EXT_AER, EXT_VENDOR, Express};
@@ -59,9 +59,6 @@ pub fn blind(root: &Root, bdf: Bdf) -> Option<String> {
         None
     }
 }
-
-/// A refusal, and what to do about it.
-type Refused = (String, String);
 
 /// Makes errors towards each end, one at a time, and looks whether each is counted. `below` are all functions
 /// below the port, the next one first.
@@ -130,7 +127,7 @@ const WRONG_RECEIVED: u32 = 8 << 8 | 1;
 const WRONG_SENT: u32 = 1;
 
 /// What forbids to write registers.
-const WRITES: &str = "run it as root; lockdown (Secure Boot) forbids to write registers";
+pub(super) const WRITES: &str = "run it as root; lockdown (Secure Boot) forbids to write registers";
 
 impl Block {
     fn open(root: &Root, port: Bdf, at: u64, below: &[Bdf]) -> Result<Block, Refused> {

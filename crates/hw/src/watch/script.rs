@@ -134,6 +134,15 @@ impl Links for Script {
         }
     }
 
+    fn clear_lbms(&mut self) -> Vec<Bdf> {
+        let shown = |end: &&mut End| end.link.is_some_and(|link| link & bits::MANAGED != 0);
+        let cleared = self.now.values_mut().filter(shown).map(|end| {
+            end.link = end.link.map(|link| link & !bits::MANAGED);
+            end.fixed.bdf()
+        });
+        cleared.collect()
+    }
+
     fn real_ns(&self, ns: u64) -> u64 {
         ns / self.faster
     }

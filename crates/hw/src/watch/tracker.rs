@@ -201,6 +201,13 @@ impl Tracker {
         seen
     }
 
+    /// What [`super::Links::clear_lbms`] cleared after the last sample: set again, it tells of another change.
+    pub fn cleared(&mut self, ports: &[Bdf]) {
+        for (_, end) in self.ends.iter_mut().filter(|(bdf, _)| ports.contains(bdf)) {
+            end.link = end.link.map(|link| link & !bits::MANAGED);
+        }
+    }
+
     /// What each link came to.
     pub fn totals(&self) -> impl Iterator<Item = &Total> {
         self.links.values().map(|track| &track.total)
@@ -646,6 +653,12 @@ mod tests {
         assert!(tracker.next(sample(4, &marked, Some(&card))).is_empty());
         let total = tracker.totals().next().unwrap();
         assert_eq!((total.changes, total.blind_ns, total.watched_ns), (1, 3 * SECOND, 4 * SECOND));
+        // Where the bit is cleared, each one leaves its trace.
+        tracker.cleared(&[PORT]);
+        let seen = tracker.next(sample(5, &marked, Some(&card)));
+        assert!(seen.len() == 1 && seen[0].change.is_between(), "{seen:?}");
+        let total = tracker.totals().next().unwrap();
+        assert_eq!((total.changes, total.blind_ns), (2, 3 * SECOND));
     }
 
     #[test]
