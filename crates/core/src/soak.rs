@@ -56,6 +56,23 @@ pub struct LinkEnd {
     pub blind_by: Option<String>,
 }
 
+/// Errors or replays that a counter of an end counted beside AER.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CountedEvent {
+    /// The end that has the counter.
+    pub bdf: Bdf,
+    /// The event, by the catalogue's name, such as `retry_tlp`.
+    pub event: String,
+    /// The lane, where each lane has a counter.
+    pub lane: Option<u8>,
+    /// How often it happened.
+    pub count: u64,
+    /// Whether it may have happened more often: the counter reached its highest value.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub at_least: bool,
+}
+
 /// How errors were looked for, and why it ended.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -73,4 +90,7 @@ pub struct Soak {
     /// Why part of the time counts for nothing, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub uncounted: Vec<String>,
+    /// What counters of the ends counted beside AER, where they counted anything.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub events: Vec<CountedEvent>,
 }

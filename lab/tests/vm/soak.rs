@@ -136,8 +136,12 @@ pub fn errors_that_the_device_made_are_counted_and_bounded() {
     let bench = Bench::boot();
     errors_are_counted_at_the_end_that_saw_them(&bench);
     say!("counted");
+    bench.vm.must("modprobe rasdes_pmu");
     payload_of_tlps_is_what_passed_the_port(&bench);
     say!("payload");
+    what_the_port_counts_beside_aer_is_shown_and_takes_its_interval(&bench);
+    say!("beside AER");
+    bench.vm.must("modprobe -r rasdes_pmu");
     it_ends_at_the_bound_or_where_that_is_out_of_reach(&bench);
     say!("ended");
     what_cannot_be_counted_has_no_bound(&bench);
@@ -156,6 +160,8 @@ fn errors_are_counted_at_the_end_that_saw_them(bench: &Bench) {
     });
     let figure = |name| answer.figure(name).unwrap_or_else(|| panic!("no {name}: {}", answer.stderr));
     assert_eq!([figure("port_bad_tlps"), figure("device_bad_tlps"), figure("bit_errors")], [2.0, 1.0, 3.0]);
+    // Without their driver there are no other counters.
+    assert_eq!(["tlp_payload_bits", "port_retries"].map(|name| answer.figure(name)), [None, None]);
     let (bits, clear, hits) = (figure("lane_bits"), figure("clear_lane_bits"), figure("intervals_with_errors"));
     // The guest's clock says how long it took; an error more than 500 ms after another has an interval of its own.
     let seconds = answer.record.as_ref().unwrap().interval.unwrap().end_ns as f64 / 1e9;
@@ -167,22 +173,58 @@ fn errors_are_counted_at_the_end_that_saw_them(bench: &Bench) {
     assert!((few / (0.05 / 20.0) - 1.0).abs() < 1e-3, "{c}");
 }
 
-/// What the counters of the port give; without their driver there are none.
+/// What the counters of the port give.
 fn payload_of_tlps_is_what_passed_the_port(bench: &Bench) {
     let rate = |rx: u64, tx: u64| {
         bench.board.tell(&format!("port {PORT} rate rx {rx}"));
         bench.board.tell(&format!("port {PORT} rate tx {tx}"));
     };
-    assert_eq!(bench.soak(0, "--duration 1s", || ()).figure("tlp_payload_bits"), None);
-    bench.vm.must("modprobe rasdes_pmu");
     rate(200_000_000, 50_000_000);
     let answer = bench.soak(0, "--duration 5s", || ());
     rate(0, 0);
-    bench.vm.must("modprobe -r rasdes_pmu");
     let seconds = answer.record.as_ref().unwrap().interval.unwrap().end_ns as f64 / 1e9;
     let (bits, expected) = (answer.figure("tlp_payload_bits").expect("a counter"), 8.0 * 250e6 * seconds);
     say!("{bits:.4e} bits of payload instead of {expected:.4e}");
     assert!((bits / expected - 1.0).abs() < 0.05, "{bits} instead of {expected}");
+}
+
+/// Replays, DLLPs and lanes by RAS D.E.S. of the port; the card has no such counter, and AER sees nothing of it.
+fn what_the_port_counts_beside_aer_is_shown_and_takes_its_interval(bench: &Bench) {
+    // Bad DLLPs, replays, and wrong sync headers of a lane; by the catalogue's names, and as the board has them.
+    let planted =
+        [("bad_dllp", "0x202", None, 2), ("retry_tlp", "0x207", None, 3), ("sync_header_error", "0x005", Some(2), 5)];
+    let counted = |code: &str, lane: Option<u8>| {
+        let name = lane.map_or(code.to_owned(), |lane| format!("{code}.{lane}"));
+        bench.board.ledger()["ports"][PORT]["events"][name]["counted"].as_u64().unwrap_or(0)
+    };
+    let before = planted.map(|(_, code, lane, _)| counted(code, lane));
+    let answer = bench.soak(1, "--duration 4s", || {
+        bench.has_begun();
+        std::thread::sleep(Duration::from_millis(700));
+        for (_, code, lane, times) in planted {
+            let lane = lane.map(|lane| format!(" lane {lane}")).unwrap_or_default();
+            bench.board.tell(&format!("port {PORT} event {code} {times}{lane}"));
+        }
+    });
+    let mut seen: Vec<(String, Option<u8>, u64)> =
+        answer.soak().events.iter().map(|one| (one.event.clone(), one.lane, one.count)).collect();
+    seen.sort();
+    let of_board = planted.iter().zip(before).map(|((name, code, lane, times), before)| {
+        assert_eq!(counted(code, *lane) - before, *times, "the lab failed: {name}");
+        ((*name).to_owned(), *lane, *times)
+    });
+    assert_eq!(seen, of_board.collect::<Vec<_>>(), "{:?}", answer.soak().events);
+    let figure = |name| answer.figure(name);
+    let names =
+        ["port_layer1_errors", "port_layer2_errors", "port_naks", "port_retries", "device_retries", "bit_errors"];
+    assert_eq!(names.map(figure), [Some(5.0), Some(2.0), Some(0.0), Some(3.0), None, Some(0.0)]);
+    let hits = figure("intervals_with_errors").unwrap();
+    // They happen one behind another, so a sample may come in between.
+    assert!((1.0..=2.0).contains(&hits), "{hits} intervals");
+    assert!(figure("clear_lane_bits").unwrap() < figure("lane_bits").unwrap() - 0.2 * BITS_PER_S * hits);
+    bench.vm.must("pciescope report /tmp/soak.jsonl | grep -q 'counted beside AER, at one end only: .*retry_tlp 3'");
+    let quiet = bench.soak(0, "--duration 2s", || ());
+    assert_eq!((quiet.soak().events.len(), quiet.figure("port_retries")), (0, Some(0.0)));
 }
 
 fn it_ends_at_the_bound_or_where_that_is_out_of_reach(bench: &Bench) {

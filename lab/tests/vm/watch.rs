@@ -351,6 +351,9 @@ fn every_planted_change_of_forty_links_is_found(kernel: Kernel, seed: u64) {
     every_change_is_found(&vm, &board, &ports, 20, seed);
     a_script_faster_than_samples_leaves_nothing_unsaid(&vm, &board, &ports, 10, seed + 10);
     nothing_is_woken_or_written(&vm, &board, &ports);
+    if kernel != Kernel::Newest {
+        a_bit_that_is_cleared_tells_of_each_change(&vm, &board);
+    }
     vm.check_log();
 }
 

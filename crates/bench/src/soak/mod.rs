@@ -1,9 +1,7 @@
 //! A soak: a link is watched, and the errors of its bits are bounded. docs/soak.md.
 
+mod beside;
 mod bound;
-mod payload;
-
-use std::collections::BTreeMap;
 
 use pciescope_core::record::Metric;
 use pciescope_core::soak::{Detector, LinkEnd, Soak, SoakEnd, TEST};
@@ -11,13 +9,17 @@ use pciescope_core::text::span;
 use pciescope_core::{Function, Plan, Record, Sink, SoakPlan};
 use pciescope_hw::watch::{Exposure, Links, Sample};
 
-pub use self::payload::Payload;
+pub use self::beside::Beside;
 use crate::counters::Host;
 use crate::error::Error;
 use crate::watch::{Judge, WatchTask, below, run_judged};
 
-/// Its figures of the whole link, and of its ends, as the record names them.
-pub const FIGURES: [&str; 16] = [
+/// What is in the names of the ends' figures: the port, and the function below it.
+const ENDS: [&str; 2] = ["port", "device"];
+/// Errors of an end by AER, in the order of [`pciescope_hw::watch::BIT_ERRORS`].
+const OF_AER: [&str; 3] = ["receiver_errors", "bad_tlps", "bad_dllps"];
+/// Its figures of the whole link.
+const OF_LINK: [&str; 10] = [
     "lane_bits",
     "tlp_payload_bits",
     "clear_lane_bits",
@@ -25,16 +27,16 @@ pub const FIGURES: [&str; 16] = [
     "intervals_with_errors",
     "bit_errors",
     "uncounted_ns",
-    "port_receiver_errors",
-    "port_bad_tlps",
-    "port_bad_dllps",
-    "device_receiver_errors",
-    "device_bad_tlps",
-    "device_bad_dllps",
     "bit_error_ratio_below",
     "bit_error_ratio_low",
     "bit_error_ratio_high",
 ];
+
+/// Its figures, as the record names them.
+pub fn figures() -> Vec<String> {
+    let of_end = |end| OF_AER.iter().chain(&beside::ERRORS).map(move |name| format!("{end}_{name}"));
+    OF_LINK.map(str::to_owned).into_iter().chain(ENDS.into_iter().flat_map(of_end)).collect()
+}
 
 /// What a soak is to do.
 pub struct SoakTask<'t> {
@@ -48,8 +50,8 @@ pub struct SoakTask<'t> {
     pub ends: Vec<LinkEnd>,
     /// Whether the counters were shown to count, and how.
     pub proof: (Detector, Option<String>),
-    /// What counts the payload of TLPs.
-    pub payload: Option<Payload>,
+    /// What counts beside AER.
+    pub beside: Option<Beside>,
     /// What is told of each sample: the record that would end the soak now, and the time in nanoseconds that it still needs for
     /// the bound, if nothing happens.
     pub told: &'t mut dyn FnMut(&Record, Option<f64>),
@@ -65,16 +67,24 @@ pub fn run(
     host: &mut dyn Host,
     sink: &mut dyn Sink,
 ) -> Result<Record, Error> {
-    let SoakTask { watch, below, command, ends, proof, payload, told } = task;
+    let SoakTask { watch, below, command, ends, proof, beside, told } = task;
     let plan = Plan::Soak(SoakPlan { watch: watch.plan.clone(), below, command });
     let is_seen = [0, 1].map(|end| ends.get(end).is_some_and(|end: &LinkEnd| end.blind_by.is_none()));
-    let soak = Soak { detector: proof.0, proof: proof.1, ended: SoakEnd::Over, uncounted: Vec::new(), below, ends };
+    let soak = Soak {
+        detector: proof.0,
+        proof: proof.1,
+        ended: SoakEnd::Over,
+        uncounted: Vec::new(),
+        events: Vec::new(),
+        below,
+        ends,
+    };
     let mut judge = SoakJudge {
         exposure: Exposure::new(soak.ends[0].bdf, is_seen),
         soak,
         duration_ns: watch.plan.duration_ns.map(|ns| ns as f64),
         now_ns: (None, 0),
-        payload: payload.map(|payload| (payload, None)),
+        beside,
         told,
     };
     run_judged(links, watch, ("soak", plan), host, sink, &mut judge)?;
@@ -87,15 +97,18 @@ struct SoakJudge<'t> {
     duration_ns: Option<f64>,
     /// When the first and the last sample were taken.
     now_ns: (Option<u64>, u64),
-    /// The bits of payload at the last sample.
-    payload: Option<(Payload, Option<Metric>)>,
+    beside: Option<Beside>,
     told: &'t mut dyn FnMut(&Record, Option<f64>),
 }
 
 impl Judge for SoakJudge<'_> {
     fn look(&mut self, sample: &Sample) -> bool {
-        self.exposure.next(sample);
-        self.payload.iter_mut().for_each(|(payload, bits)| *bits = payload.bits());
+        let before = std::mem::take(&mut self.soak.events);
+        if let Some(beside) = &mut self.beside {
+            beside.read();
+            self.soak.events = beside.events();
+        }
+        self.exposure.next(sample, self.soak.events != before);
         let start = *self.now_ns.0.get_or_insert(sample.at.boot_ns);
         self.now_ns.1 = sample.at.boot_ns - start;
         if self.soak.detector == Detector::Blind {
@@ -131,19 +144,16 @@ impl SoakJudge<'_> {
     fn now(&self) -> Record {
         let Exposure { bits, clear_bits, intervals: [intervals, hits], errors, uncounted_ns, ends, .. } =
             &self.exposure;
-        let mut metrics = BTreeMap::new();
+        let mut metrics = self.beside.as_ref().map(Beside::metrics).unwrap_or_default();
         let mut put = |name: String, metric: Metric| drop(metrics.insert(name, metric));
         put("lane_bits".to_owned(), Metric::of(*bits, "bits"));
         put("clear_lane_bits".to_owned(), Metric::of(*clear_bits, "bits"));
-        if let Some((_, Some(bits))) = &self.payload {
-            put("tlp_payload_bits".to_owned(), bits.clone());
-        }
         put("intervals".to_owned(), Metric::count(*intervals));
         put("intervals_with_errors".to_owned(), Metric::count(*hits));
         put("bit_errors".to_owned(), Metric::count(self.exposure.all_errors()));
         put("uncounted_ns".to_owned(), Metric::ns(uncounted_ns.values().sum::<u64>() as f64));
-        for (end, errors) in ["port", "device"].iter().zip(errors).take(self.soak.ends.len()) {
-            for (name, count) in ["receiver_errors", "bad_tlps", "bad_dllps"].iter().zip(errors) {
+        for (end, errors) in ENDS.iter().zip(errors).take(self.soak.ends.len()) {
+            for (name, count) in OF_AER.iter().zip(errors) {
                 put(format!("{end}_{name}"), Metric::count(*count));
             }
         }

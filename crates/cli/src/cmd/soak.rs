@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use pciescope_bench::soak::{self, Payload, SoakTask};
+use pciescope_bench::soak::{self, Beside, SoakTask};
 use pciescope_bench::watch::WatchTask;
 use pciescope_core::soak::{Detector, LinkEnd, SoakEnd};
 use pciescope_core::text::span;
@@ -97,10 +97,10 @@ fn ratio(text: &str) -> Result<f64, String> {
 /// A limit of a figure itself: nothing is there that it could have changed from.
 fn limit(text: &str) -> Result<Limit, String> {
     let limit: Limit = text.parse().map_err(|why: BadLimit| why.why)?;
-    let is_known = limit.figure.is_none() && soak::FIGURES.contains(&limit.name.as_str());
+    let is_known = limit.figure.is_none() && soak::figures().contains(&limit.name);
     match limit.is_absolute() {
         true if is_known && limit.fits(if limit.name == "uncounted_ns" { "ns" } else { "1" }) => Ok(limit),
-        true => Err(format!("a limit of a soak is of one of {}, without a unit", soak::FIGURES.join(", "))),
+        true => Err(format!("a limit of a soak is of one of {}, without a unit", soak::figures().join(", "))),
         false => Err("a soak has nothing to be compared with: write the value without a sign".to_owned()),
     }
 }
@@ -167,9 +167,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             ctx.note(&format!("the bound needs {}, if no error comes", span(ns as u64)));
         }
     };
-    let payload = if is_fake { None } else { Payload::open(&ctx.root, link) };
+    let beside = if is_fake { None } else { Beside::open(&ctx.root, &watch.plan.functions) };
     let words = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let task = SoakTask { watch, below: args.below, command: words, ends, proof, payload, told: &mut told };
+    let task = SoakTask { watch, below: args.below, command: words, ends, proof, beside, told: &mut told };
     let mut host = Command::new(&signals, command, None)?;
     let ended = soak::run(links.as_mut(), task, &mut host, &mut output);
     bar.finish_and_clear();
@@ -178,7 +178,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if let Some(code) = ctx.stop.exit_code().or(code.filter(|code| *code != 0 && args.load == "none")) {
         return Ok(ExitCode::from(code));
     }
-    let has_errors = record.metrics["bit_errors"].value > 0.0;
+    let has_errors = record.metrics["intervals_with_errors"].value > 0.0;
     let has_bound = record.metrics.contains_key("bit_error_ratio_below");
     let is_reached = record.soak.is_some_and(|soak| soak.ended == SoakEnd::Reached);
     let figure = |limit: &Limit| record.metrics.get(&limit.name).map(|metric| metric.value);

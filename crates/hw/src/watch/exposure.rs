@@ -59,8 +59,8 @@ impl Exposure {
         self.errors.iter().flatten().sum()
     }
 
-    /// Adds the time since the sample before.
-    pub fn next(&mut self, sample: &Sample) {
+    /// Adds the time since the sample before; whether counters beside AER counted an error in it.
+    pub fn next(&mut self, sample: &Sample, mut is_hit: bool) {
         let below = |end: &&End| end.fixed.function.path.last() == Some(&self.link);
         let now = [sample.functions.get(&self.link), sample.functions.values().find(below)];
         for (kept, now) in self.ends.iter_mut().zip(now) {
@@ -70,7 +70,6 @@ impl Exposure {
         let Some((at, before)) = self.last.replace((sample.at, present)) else { return };
         let step_ns = sample.at.monotonic_ns.saturating_sub(at.monotonic_ns);
         let slept_ns = sample.at.boot_ns.saturating_sub(at.boot_ns).saturating_sub(step_ns);
-        let mut is_hit = false;
         let (mut has_fallen, mut is_unread) = (false, false);
         for ((end, errors), _) in now.iter().zip(&mut self.errors).zip(self.is_seen).filter(|(_, is_seen)| *is_seen) {
             let Some(end) = end else { continue };
@@ -167,10 +166,10 @@ mod tests {
         let (before, mut now) = (ends(), ends());
         happens(&mut now);
         let mut exposure = Exposure::new(PORT, is_seen);
-        exposure.next(&sample(1, 0, &before));
-        exposure.next(&sample(2, 0, &before));
-        exposure.next(&sample(3, slept, &now));
-        exposure.next(&sample(4, slept, &now));
+        exposure.next(&sample(1, 0, &before), false);
+        exposure.next(&sample(2, 0, &before), false);
+        exposure.next(&sample(3, slept, &now), false);
+        exposure.next(&sample(4, slept, &now), false);
         exposure
     }
 
@@ -184,6 +183,10 @@ mod tests {
         });
         assert_eq!((both.bits, both.clear_bits, both.intervals), (3.0 * BITS_PER_S, 2.0 * BITS_PER_S, [3, 1]));
         assert_eq!((both.errors, both.all_errors()), ([[0, 2, 0], [0, 0, 5]], 7));
+        // What another counter counted is an error of the interval too, and none of AER.
+        let mut beside = after(0, [true; 2], |_| ());
+        beside.next(&sample(5, 0, &ends()), true);
+        assert_eq!((beside.clear_bits, beside.intervals, beside.all_errors()), (3.0 * BITS_PER_S, [4, 1], 0));
         // Of one end half of the bits count, and nothing of the other end's errors.
         let one = after(0, [true, false], |[_, card]| card.bit_errors = Some([9; 3]));
         assert_eq!((one.bits, one.clear_bits, one.all_errors()), (1.5 * BITS_PER_S, 1.5 * BITS_PER_S, 0));
@@ -219,7 +222,7 @@ mod tests {
         for (second, count) in [5, 7, 1, 2].into_iter().enumerate() {
             let mut ends = ends();
             ends[0].bit_errors = Some([count, 0, 0]);
-            exposure.next(&sample(second as u64 + 1, 0, &ends));
+            exposure.next(&sample(second as u64 + 1, 0, &ends), false);
         }
         assert_eq!(exposure.uncounted_ns, BTreeMap::from([("a counter of errors fell", SECOND)]));
         assert_eq!((exposure.all_errors(), exposure.intervals), (3, [2, 2]));

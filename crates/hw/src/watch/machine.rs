@@ -12,8 +12,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::events::{Events, KernelEvent, What};
 use super::files::{Files, Opener};
-use super::uevents::Uevents;
 use super::proof::WRITES;
+use super::uevents::Uevents;
 use super::{BIT_ERRORS, End, Fixed, Links, Moment, Refused, Sample, bits};
 use crate::express::{self, Express, PortType};
 use crate::inventory::{CORRECTABLE, FATAL, NONFATAL};

@@ -24,6 +24,7 @@ pub(super) fn facts(section: &Section) -> Facts {
     }
     facts.lines.extend(soak.below.map(|below| format!("asked for: below {below:e}: {}", soak.ended.name())));
     facts.lines.extend(soak.proof.as_ref().map(|proof| format!("the proof: {}", clean(proof))));
+    facts.lines.extend(beside(record, soak));
     let blind = soak.ends.iter().filter_map(|end| Some(format!("{}: {}", end.bdf, end.blind_by.as_ref()?)));
     let uncounted = soak.uncounted.iter().map(|why| format!("not counted: {why}"));
     let of_end = blind.map(|why| format!("one end only, not that of {why}"));
@@ -59,14 +60,14 @@ fn parts(record: &Record) -> Option<(String, String)> {
     let soak = record.soak.as_ref()?;
     let value = |name: &str| metric(record, name).unwrap_or(0.0);
     let (errors, hits) = (value("bit_errors") as usize, value("intervals_with_errors"));
+    let of = |what: &str| {
+        let [hits, all] = [hits, value("intervals")].map(|count| thousands(count as u64));
+        format!("{what} in {hits} of {all} intervals,")
+    };
     let seen = match errors {
+        0 if hits > 0.0 => of("errors that AER did not count"),
         0 => "no error".to_owned(),
-        _ => format!(
-            "{} in {} of {} intervals,",
-            counted(errors, "error"),
-            thousands(hits as u64),
-            thousands(value("intervals") as u64)
-        ),
+        _ => of(&counted(errors, "error")),
     };
     let bound = match (soak.detector, metric(record, "bit_error_ratio_below")) {
         (Detector::Blind, _) => "no bound: the detector is blind".to_owned(),
@@ -76,6 +77,24 @@ fn parts(record: &Record) -> Option<(String, String)> {
         }
     };
     Some((bound, format!("{seen} in {} bits{}", down(value("lane_bits")), payload(record))))
+}
+
+/// What counters of the ends counted beside AER: `0000:00:01.0 counted beside AER: retry_tlp 3, sync_header_error 2 (lane 1)`.
+fn beside(record: &Record, soak: &Soak) -> Vec<String> {
+    let has = |word: &str| metric(record, &format!("{word}_layer2_errors")).is_some();
+    let ends: Vec<_> = soak.ends.iter().zip(["port", "device"]).filter(|(_, word)| has(word)).collect();
+    let view = if ends.len() < soak.ends.len() { ", at one end only" } else { "" };
+    let of_end = ends.iter().map(|(end, _)| {
+        let own = soak.events.iter().filter(|event| event.bdf == end.bdf).map(|event| {
+            let least = if event.at_least { " or more" } else { "" };
+            let lane = event.lane.map(|lane| format!(" (lane {lane})")).unwrap_or_default();
+            format!("{} {}{least}{lane}", event.event, thousands(event.count))
+        });
+        let all: Vec<String> = own.collect();
+        let all = if all.is_empty() { "nothing".to_owned() } else { all.join(", ") };
+        clean(&format!("{} counted beside AER{view}: {all}", end.bdf))
+    });
+    of_end.collect()
 }
 
 /// The bits of TLPs, where a counter gave them.
@@ -90,7 +109,7 @@ pub fn sentence(record: &Record) -> String {
 }
 
 fn tone(record: &Record, soak: &Soak) -> Tone {
-    let has_errors = metric(record, "bit_errors") > Some(0.0);
+    let has_errors = metric(record, "intervals_with_errors") > Some(0.0);
     match soak.ended {
         SoakEnd::Reached => Tone::Good,
         SoakEnd::Blind => Tone::Bad,
