@@ -109,6 +109,25 @@ static int plant_nmi_fn(unsigned int type, struct pt_regs *regs)
 }
 #endif
 
+static void plant_nothing(void *unused)
+{
+}
+
+/* Interrupts one CPU from this one for so many milliseconds, as fast as it answers. */
+static int plant_storm(void)
+{
+	ktime_t end = ktime_add_ms(ktime_get(), plant_us);
+
+	while (ktime_before(ktime_get(), end)) {
+		int ret = smp_call_function_single(plant_cpu, plant_nothing, NULL, true);
+
+		if (ret || fatal_signal_pending(current))
+			return ret ?: -EINTR;
+		cond_resched();
+	}
+	return 0;
+}
+
 static int plant_set(const char *value, const struct kernel_param *kp)
 {
 	char kind[16];
@@ -118,6 +137,8 @@ static int plant_set(const char *value, const struct kernel_param *kp)
 	if (sscanf(value, "%15s %u %u", kind, &plant_cpu, &plant_us) != 3 ||
 	    plant_us > PLANT_US_MAX || plant_cpu >= nr_cpu_ids || !cpu_online(plant_cpu))
 		return -EINVAL;
+	if (!strcmp(kind, "storm"))
+		return plant_storm();
 	plant_irqs_are_off = !strcmp(kind, "irqs-off");
 	/* Behind what is to be done. */
 	smp_store_release(&plant_is_open, true);

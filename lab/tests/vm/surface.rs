@@ -1,6 +1,7 @@
 //! The surfaces of the module and the program: Secure Boot, hostile callers, the seed's text nodes, registers, list.
 
 use crate::support::{PATIENCE, RECORDS, Rig, merged, seen, vector};
+use pciescope_core::why::Cause;
 use pciescope_lab::vm::Kernel;
 
 pub fn under_lockdown_vfio_measures_and_each_refused_backend_says_why() {
@@ -31,7 +32,33 @@ pub fn under_lockdown_vfio_measures_and_each_refused_backend_says_why() {
     assert_eq!(merged(&irq.expect(0, "irq-hardware"), "trigger_to_handler").count(), 2 * 2 * 50);
     // Configuration reads of user space are still allowed.
     rig.pciescope(&format!("latency path {} --count 20", rig.bdf)).expect(0, "config-read");
+    causes_that_cannot_be_looked_at_are_not_named(&rig);
     rig.finish();
+}
+
+/// As root and as a user who may not trace, then as root under the stricter lockdown.
+fn causes_that_cannot_be_looked_at_are_not_named(rig: &Rig) {
+    let bdf = &rig.bdf;
+    rig.must(&format!(
+        "pciescope bind {bdf} --driver vfio-pci && chmod 666 /dev/vfio/*; sysctl -w kernel.perf_event_paranoid=3"
+    ));
+    let causes_and_missing = |who: &str| {
+        let run = format!("{who} pciescope latency mmio {bdf} --backend vfio --cpus 1 --count 2000 --why -j >{RECORDS}");
+        let measured = rig.sh(&run);
+        let records = measured.expect(0, "mmio-read");
+        let why = records[0].why.clone().expect("--why gives causes");
+        assert!(why.slowest.len() > 10, "{why:?}");
+        (why.slowest.iter().map(|sample| sample.cause()).collect::<Vec<_>>(), why.missing.join("; "))
+    };
+    let is_named = |causes: &[Cause]| causes.iter().any(|cause| *cause != Cause::Unknown);
+    let (causes, missing) = causes_and_missing("");
+    assert!(is_named(&causes) && !missing.contains("tracepoints"), "{causes:?}, not looked at: {missing}");
+    let (causes, missing) = causes_and_missing("setpriv --reuid 65534 --regid 65534 --clear-groups");
+    assert!(!is_named(&causes) && missing.contains("tracepoints: tracefs cannot be read"), "{causes:?}, {missing}");
+    // The stricter lockdown leaves root its tracepoints.
+    rig.must("echo confidentiality >/sys/kernel/security/lockdown");
+    let (causes, missing) = causes_and_missing("");
+    assert!(is_named(&causes) && !missing.contains("tracepoints"), "{causes:?}, not looked at: {missing}");
 }
 
 pub fn the_modules_surfaces_take_what_is_right_and_refuse_the_rest(rig: &Rig, kernel: Kernel) {

@@ -8,10 +8,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use pciescope_core::Why;
 use pciescope_core::why::{Cause, SlowSample};
 use pciescope_lab::vm::{Attachment, GuestDevice, Kernel};
 use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 
 use crate::say;
@@ -200,13 +201,6 @@ fn look(begun: Instant, files: &[File], is_over: &AtomicBool) -> Vec<Look> {
     all
 }
 
-/// How long the threads waited from one time to another.
-fn meanwhile(looks: &[Look], from: u64, to: u64) -> u64 {
-    let before = looks.partition_point(|look| look.at <= from).saturating_sub(1);
-    let behind = looks.partition_point(|look| look.at < to).min(looks.len() - 1);
-    looks[behind].waited - looks[before].waited
-}
-
 /// The guest's clock on the host's: at two times, what is to be added. Each is known to some microseconds.
 struct GuestClock([(u64, i64); 2]);
 
@@ -320,8 +314,8 @@ impl WhyBench {
         self.rig.tell("irq-delay fixed 3ms");
     }
 
-    /// Measures while something is done, and gives the slow samples.
-    fn measure(&self, way: &Way, above_ns: u64, meanwhile: impl FnOnce()) -> Vec<SlowSample> {
+    /// Measures while something is done, and gives what was slow: at most so many, and all that took longer.
+    fn measure(&self, way: &Way, (most, above_ns): (u32, u64), meanwhile: impl FnOnce()) -> Vec<Why> {
         let Way { verb, args, accesses, .. } = way;
         let many = if *accesses > 1 { format!("--accesses {accesses}") } else { String::new() };
         let bdf = if way.device == ENDPOINT { self.rig.bdf.clone() } else { self.rig.address(way.device) };
@@ -329,7 +323,7 @@ impl WhyBench {
             self.usual_messages();
         }
         let run = format!(
-            "latency {verb} {bdf} {args} {many} --cpus {CPU} --duration 1h --why=1000 --above {}ns",
+            "latency {verb} {bdf} {args} {many} --cpus {CPU} --duration 1h --why={most} --above {}ns",
             above_ns / u64::from(*accesses)
         );
         let running = self.rig.start(&run, FILE);
@@ -340,7 +334,65 @@ impl WhyBench {
         let measured = self.rig.end(&running, FILE, PATIENCE);
         self.rig.tell("reset");
         assert_eq!(measured.output.status, 130, "{}", measured.output.stderr);
-        measured.records.iter().filter_map(|one| one.why.as_ref()).flat_map(|why| why.slowest.clone()).collect()
+        measured.records.into_iter().filter_map(|one| one.why).map(|why| *why).collect()
+    }
+}
+
+/// This thread, and what it starts meanwhile, leaves the measured CPU alone.
+struct Aside(CpuSet);
+
+impl Aside {
+    fn begin() -> Aside {
+        let before = sched_getaffinity(None).unwrap_or_else(|err| lab_failed(err));
+        let mut first = CpuSet::new();
+        first.set(0);
+        sched_setaffinity(None, &first).unwrap_or_else(|err| lab_failed(err));
+        Aside(before)
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        sched_setaffinity(None, &self.0).unwrap_or_else(|err| lab_failed(err));
+    }
+}
+
+/// What was measured, and what the host did meanwhile.
+struct Watched {
+    slow: Vec<SlowSample>,
+    looks: Vec<Look>,
+    clock: GuestClock,
+}
+
+impl Watched {
+    /// Measures while something is done, and looks at the host.
+    fn while_doing(bench: &WhyBench, way: &Way, limit: (u32, u64), meanwhile: impl FnOnce()) -> Watched {
+        let (mut looks, mut clock) = (Vec::new(), None);
+        let (files, begun) = (accounts(bench, way), bench.begun);
+        let _aside = Aside::begin();
+        let all = bench.measure(way, limit, || {
+            let is_over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let looking = scope.spawn(|| look(begun, &files, &is_over));
+                // A failure too ends the thread, for which the scope waits.
+                let end = LookEnd(&is_over);
+                let begin = bench.offset();
+                meanwhile();
+                clock = Some(GuestClock([begin, bench.offset()]));
+                std::thread::sleep(PAUSE);
+                drop(end);
+                looks = looking.join().expect("it panics for the lab only");
+            });
+        });
+        let slow = all.into_iter().flat_map(|why| why.slowest).collect();
+        Watched { slow, looks, clock: clock.expect("it was measured") }
+    }
+
+    /// How long the host's threads waited from one time of the host's clock to another, in nanoseconds.
+    fn host_took(&self, from: u64, to: u64) -> u64 {
+        let before = self.looks.partition_point(|look| look.at <= from).saturating_sub(1);
+        let behind = self.looks.partition_point(|look| look.at < to).min(self.looks.len() - 1);
+        self.looks[behind].waited - self.looks[before].waited
     }
 }
 
@@ -380,26 +432,14 @@ fn plant_all(bench: &WhyBench, way: &Way, times: usize, seed: u64, table: &mut P
     for place in (1..all.len()).rev() {
         all.swap(place, random.below(place as u64 + 1) as usize);
     }
-    let (mut planted, mut looks, mut clock) = (Vec::new(), Vec::new(), None);
-    let (files, begun) = (accounts(bench, way), bench.begun);
-    let slow = bench.measure(way, ABOVE_NS, || {
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let looking = scope.spawn(|| look(begun, &files, &is_over));
-            // A failure too ends the thread, for which the scope waits.
-            let end = LookEnd(&is_over);
-            let begin = bench.offset();
-            for kind in all {
-                std::thread::sleep(PAUSE);
-                planted.push(bench.plant(kind, SHORTEST + random.below(LONGEST - SHORTEST)));
-            }
-            clock = Some(GuestClock([begin, bench.offset()]));
+    let mut planted = Vec::new();
+    let watched = Watched::while_doing(bench, way, (1000, ABOVE_NS), || {
+        for kind in all {
             std::thread::sleep(PAUSE);
-            drop(end);
-            looks = looking.join().expect("it panics for the lab only");
-        });
+            planted.push(bench.plant(kind, SHORTEST + random.below(LONGEST - SHORTEST)));
+        }
     });
-    let clock = clock.unwrap();
+    let Watched { slow, clock, .. } = &watched;
     let mut used = vec![false; slow.len()];
     for one in &planted {
         let row = table.entry((way.name, one.kind.0)).or_default();
@@ -409,7 +449,7 @@ fn plant_all(bench: &WhyBench, way: &Way, times: usize, seed: u64, table: &mut P
             // What the guest's clock is known to.
             When::Host(from, to) => ((clock.guest(from) - 500_000, clock.guest(to) + 500_000), (from, to)),
         };
-        let host = meanwhile(&looks, host_from, host_to);
+        let host = watched.host_took(host_from, host_to);
         let length = |sample: &SlowSample| (sample.value_ns * f64::from(way.accesses)) as u64;
         // One that it delayed takes as long at least; others that it meets are slow for themselves.
         let overlaps = |sample: &SlowSample| {
@@ -476,7 +516,60 @@ fn judge(table: &PlantTable) {
     );
 }
 
-/// So many of each kind, in the ways whose name has a word. `PCIESCOPE_PLANTS` and `WAY` are others; `SHOW` shows what is not right.
+/// Nothing is planted: of the slowest samples at most one in a hundred has a name that only a plant can have. What stopped all
+/// CPUs, or the device, is the host itself here.
+fn nothing_is_named(bench: &WhyBench, way: &Way) {
+    let mut times = (0, 0);
+    let watched = Watched::while_doing(bench, way, (100, u64::MAX / 2), || {
+        let from = bench.elapsed();
+        std::thread::sleep(QUIET);
+        times = (from, bench.elapsed());
+    });
+    let Watched { slow, clock, .. } = &watched;
+    // The clocks are compared by NMIs before and behind.
+    let times = clock.guest(times.0)..clock.guest(times.1);
+    let slow: Vec<&SlowSample> = slow.iter().filter(|sample| times.contains(&sample.at_ns)).collect();
+    let is_planted = |sample: &&&SlowSample| {
+        let part = sample.parts.first();
+        let is_ours = part.and_then(|part| part.name.as_deref()).is_some_and(|name| name.contains("plant"));
+        let end = sample.at_ns + (sample.value_ns * f64::from(way.accesses)) as u64;
+        let host = watched.host_took(clock.host(sample.at_ns), clock.host(end));
+        let is_still = (host as f64) < HOST_SHARE * part.map_or(0.0, |part| part.ns);
+        is_ours || match sample.cause() {
+            Cause::Nmi | Cause::IrqsOff => true,
+            Cause::Hypervisor | Cause::Device => is_still && way.accesses > 1,
+            _ => false,
+        }
+    };
+    let planted: Vec<_> = slow.iter().filter(is_planted).collect();
+    say!("{}, nothing planted: {} of {} have a plant's name: {planted:?}", way.name, planted.len(), slow.len());
+    assert!(slow.len() >= 20 && planted.len() * 100 <= slow.len(), "{planted:#?}");
+}
+
+/// For how long nothing is planted, and what measures a storm.
+const QUIET: Duration = Duration::from_secs(10);
+const STORM: Duration = Duration::from_secs(40);
+
+/// Interrupts from another CPU, one after the other: of their events at most one in twenty is lost, and what looking costs is
+/// told.
+fn a_storm_leaves_its_evidence(bench: &WhyBench, way: &Way) {
+    let mut took = 0;
+    let all = bench.measure(way, (100, u64::MAX / 2), || {
+        let begun = bench.elapsed();
+        while bench.elapsed() - begun < STORM.as_nanos() as u64 {
+            bench.rig.must(&format!("echo storm {CPU} 10000 >{PLANT}"));
+        }
+        took = bench.elapsed() - begun;
+    });
+    let [events, lost] = [|why: &Why| why.events, |why: &Why| why.events_lost].map(|of| all.iter().map(of).sum::<u64>());
+    let rate = (events + lost) as f64 / (took as f64 / 1e9);
+    say!("a storm of {rate:.0} events a second: {lost} of {} lost; cost {:?}", events + lost, all[0].cost);
+    assert!(lost * 20 <= events + lost, "{lost} of {} events are lost", events + lost);
+    assert!(all.iter().all(|why| !why.cost.is_empty()), "the run was too short to tell what looking costs");
+}
+
+/// So many of each kind, in the ways whose name has a word, then nothing in those where only the host is slow by itself.
+/// `PCIESCOPE_PLANTS` and `WAY` are others; `SHOW` shows what is not right.
 fn every_plant_gets_its_name(kernel: Kernel, seed: u64, (times, only): (usize, &str)) {
     let bench = WhyBench::boot(kernel);
     let mut table = PlantTable::new();
@@ -484,6 +577,9 @@ fn every_plant_gets_its_name(kernel: Kernel, seed: u64, (times, only): (usize, &
     let times = std::env::var("PCIESCOPE_PLANTS").map_or(times, |times| times.parse().unwrap());
     for way in WAYS.iter().filter(|way| way.name.contains(&only)) {
         plant_all(&bench, way, times, seed, &mut table);
+        if way.accesses > 1 {
+            nothing_is_named(&bench, way);
+        }
     }
     judge(&table);
     bench.rig.check_log();
@@ -503,7 +599,13 @@ pub fn every_plant_gets_its_name_on_the_newest_kernel() {
     every_plant_gets_its_name(Kernel::Newest, 3, ALL);
 }
 
-/// A part of it, in a minute. Not in every run of the tests: beside other work too few samples count.
+/// A part of it, in a minute.
 pub fn plants_get_their_names_in_user_space() {
-    every_plant_gets_its_name(Kernel::V6_12, 4, (8, "user space"));
+    every_plant_gets_its_name(Kernel::V6_12, 4, (4, "user space"));
+}
+
+pub fn a_storm_of_interrupts_leaves_its_evidence() {
+    let bench = WhyBench::boot(Kernel::V6_12);
+    a_storm_leaves_its_evidence(&bench, &WAYS[0]);
+    bench.rig.check_log();
 }
