@@ -254,13 +254,7 @@ fn compare(cost: &mut Vec<Cost>, slice: &Histogram, looks: bool) {
 
 /// That a sample took longer than the plan allows.
 fn too_slow(cpu: u32, sample: &SlowSample) -> Failure {
-    let part = sample.parts.first();
-    let name = part.and_then(|part| part.name.as_ref()).map(|name| format!(" {name}")).unwrap_or_default();
-    Failure::too_slow(format!(
-        "a sample of CPU {cpu} took {:.1} us: {}{name}",
-        sample.value_ns / 1e3,
-        sample.cause().name()
-    ))
+    Failure::too_slow(format!("a sample of CPU {cpu} took {:.1} us: {}", sample.value_ns / 1e3, sample.words()))
 }
 
 /// Names the SMIs among a slice's slowest samples: those that nothing else explains, where they are as many as the CPU counted.

@@ -103,6 +103,12 @@ impl SlowSample {
     pub fn cause(&self) -> Cause {
         self.parts.first().map_or(Cause::Unknown, |part| part.cause)
     }
+
+    /// Its cause in words, and whose it was where that is known: `timer local_timer`.
+    pub fn words(&self) -> String {
+        let name = self.parts.first().and_then(|part| part.name.as_deref());
+        name.map_or_else(|| self.cause().name().to_owned(), |name| format!("{} {name}", self.cause().name()))
+    }
 }
 
 /// A percentile of slices that were looked at, and of the others between them.

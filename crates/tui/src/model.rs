@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use pciescope_core::outcome::LATENCY;
+use pciescope_core::why::SlowSample;
 use pciescope_core::{Bdf, Failure, Function, Live, Record, WatchedLink};
 
 /// The intervals that are kept: as many as the widest history shows. While paused, the user can go back to them.
@@ -30,6 +31,8 @@ pub struct Probe {
     pub p99_ns: Option<f64>,
     /// Largest of the last batch, in nanoseconds.
     pub max_ns: Option<f64>,
+    /// The last slow sample: when its record was written, how long it took and why; where causes are looked for.
+    pub slow: Option<(String, SlowSample)>,
     /// Why the last batch is not whole or not there.
     pub failure: Option<Failure>,
     /// Medians of the batches.
@@ -170,6 +173,9 @@ impl Model {
         probe.p50_ns = latency.and_then(|histogram| histogram.median_ns());
         probe.p99_ns = latency.and_then(|histogram| histogram.percentile_ns(99.0));
         probe.max_ns = latency.and_then(|histogram| histogram.max_ns());
+        if let Some(slowest) = record.why.as_ref().and_then(|why| why.slowest.first()) {
+            probe.slow = Some((record.time.clone(), slowest.clone()));
+        }
         probe.failure.clone_from(&record.error);
         probe.medians.push_back(probe.p50_ns);
         if probe.medians.len() > KEPT {

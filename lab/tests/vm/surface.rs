@@ -43,7 +43,8 @@ fn causes_that_cannot_be_looked_at_are_not_named(rig: &Rig) {
         "pciescope bind {bdf} --driver vfio-pci && chmod 666 /dev/vfio/*; sysctl -w kernel.perf_event_paranoid=3"
     ));
     let causes_and_missing = |who: &str| {
-        let run = format!("{who} pciescope latency mmio {bdf} --backend vfio --cpus 1 --count 2000 --why -j >{RECORDS}");
+        let run =
+            format!("{who} pciescope latency mmio {bdf} --backend vfio --cpus 1 --count 2000 --why -j >{RECORDS}");
         let measured = rig.sh(&run);
         let records = measured.expect(0, "mmio-read");
         let why = records[0].why.clone().expect("--why gives causes");

@@ -535,11 +535,12 @@ fn nothing_is_named(bench: &WhyBench, way: &Way) {
         let end = sample.at_ns + (sample.value_ns * f64::from(way.accesses)) as u64;
         let host = watched.host_took(clock.host(sample.at_ns), clock.host(end));
         let is_still = (host as f64) < HOST_SHARE * part.map_or(0.0, |part| part.ns);
-        is_ours || match sample.cause() {
-            Cause::Nmi | Cause::IrqsOff => true,
-            Cause::Hypervisor | Cause::Device => is_still && way.accesses > 1,
-            _ => false,
-        }
+        is_ours
+            || match sample.cause() {
+                Cause::Nmi | Cause::IrqsOff => true,
+                Cause::Hypervisor | Cause::Device => is_still && way.accesses > 1,
+                _ => false,
+            }
     };
     let planted: Vec<_> = slow.iter().filter(is_planted).collect();
     say!("{}, nothing planted: {} of {} have a plant's name: {planted:?}", way.name, planted.len(), slow.len());
@@ -561,7 +562,8 @@ fn a_storm_leaves_its_evidence(bench: &WhyBench, way: &Way) {
         }
         took = bench.elapsed() - begun;
     });
-    let [events, lost] = [|why: &Why| why.events, |why: &Why| why.events_lost].map(|of| all.iter().map(of).sum::<u64>());
+    let [events, lost] =
+        [|why: &Why| why.events, |why: &Why| why.events_lost].map(|of| all.iter().map(of).sum::<u64>());
     let rate = (events + lost) as f64 / (took as f64 / 1e9);
     say!("a storm of {rate:.0} events a second: {lost} of {} lost; cost {:?}", events + lost, all[0].cost);
     assert!(lost * 20 <= events + lost, "{lost} of {} events are lost", events + lost);

@@ -330,6 +330,12 @@ fn probe_line(pen: &mut Pen<'_>, probe: &crate::model::Probe) {
     let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), pciescope_core::text::duration);
     let text = format!("p50 {} p99 {} max {}", time(probe.p50_ns), time(probe.p99_ns), time(probe.max_ns));
     let x = pen.put(x, 0, columns, &text, Style::new()) + 1;
+    let slow = probe.slow.as_ref().map(|(at, sample)| {
+        // The time of day, of 2026-11-29T12:03:04.000Z.
+        let at = at.get(11..19).unwrap_or_default();
+        format!("slow {at} {} {} ", time(Some(sample.value_ns)), clean(&sample.words()))
+    });
+    let x = pen.put(x, 0, columns, &slow.unwrap_or_default(), theme.bad());
     let emulated = if probe.is_emulated { " emulated!" } else { "" };
     let about = format!("({} reads of {} by {}{emulated})", probe.count, clean(&probe.target), clean(&probe.backend));
     let x = pen.put(x, 0, columns, &about, if probe.is_emulated { theme.doubtful() } else { theme.quiet() }) + 1;

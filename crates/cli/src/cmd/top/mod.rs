@@ -20,8 +20,9 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::ArgGroup;
 use pciescope_bench::counters::{self, Origin as Source, Place, Wanted};
-use pciescope_core::{Bdf, Failure, Function, Record, WatchedLink};
+use pciescope_core::{Bdf, Failure, Function, Record, WatchedLink, WhyPlan};
 use pciescope_hw::probe::open::Backend;
 use pciescope_tui::ratatui::crossterm::event::{self, KeyEvent, MouseEvent, MouseEventKind};
 use pciescope_tui::{Origin, State, Theme};
@@ -44,17 +45,21 @@ const ROOM: usize = 64;
 const PAGE_COLUMNS: u16 = 120;
 /// The most lines of a page of text.
 const PAGE_LINES: u16 = 5000;
+/// Of each batch of the probe the slowest read is explained.
+const LAST_SLOW: WhyPlan = WhyPlan { slowest: 1, above_ns: None, stop_above_ns: None };
 /// The shortest time between two batches of the probe, so that they are no load.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// The arguments of `pciescope top`.
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("probed").args(["probe", "backend"]).multiple(true))]
 #[command(after_help = "\
 Examples:
   pciescope top                                   this machine, every second
   pciescope top -I 250ms 0000:3b:00.0             one port, four times a second
   pciescope top --metric bandwidth,states,errors  with the states of the links
   pciescope top --probe 0000:3b:00.0              with a device's latency
+  pciescope top --probe 0000:3b:00.0 --why        and why its last slow read was slow
   pciescope stat -I 1s -j -o run.jsonl            record now ...
   pciescope top --replay run.jsonl --speed 10     ... and watch it later
   ssh host pciescope stat -I 1s -j | pciescope top --replay -
@@ -91,6 +96,10 @@ pub struct Args {
     /// Also measure the register latency of this device, in small batches, once an interval but at most once a second
     #[arg(long, value_name = "BDF", value_parser = values::bdf, conflicts_with = "replay")]
     probe: Option<values::FunctionName>,
+
+    /// Also say why the last slow read of --probe was slow, as `latency --why` does (docs/why.md)
+    #[arg(long, requires = "probed", conflicts_with = "replay")]
+    why: bool,
 
     /// How to reach the device of --probe: auto, kmod, vfio, resource, sysfs; or fake[:OPTION,...], a synthetic machine with traffic
     #[arg(long, value_name = "BACKEND", value_parser = backend, conflicts_with = "replay")]
@@ -263,7 +272,8 @@ fn sources(
     let backend = args.backend.clone().unwrap_or_default();
     if args.probe.is_some() || matches!(backend, Backend::Fake(_)) {
         let every = Duration::from_nanos(interval_ns).max(PROBE_EVERY);
-        sources.probing = Some(probe::start(ctx, args.probe.as_ref(), backend, every, events.clone())?);
+        let why = args.why.then_some(LAST_SLOW);
+        sources.probing = Some(probe::start(ctx, args.probe.as_ref(), backend, (every, why), events.clone())?);
     }
     Ok(sources)
 }

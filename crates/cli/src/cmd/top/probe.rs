@@ -7,7 +7,7 @@ use std::time::Duration;
 use pciescope_bench::counters::Host;
 use pciescope_bench::{Run, mmio};
 use pciescope_core::plan::Plan;
-use pciescope_core::{MmioPlan, MmioTest, Record, Sink};
+use pciescope_core::{MmioPlan, MmioTest, Record, Sink, WhyPlan};
 use pciescope_hw::Root;
 use pciescope_hw::probe::Probe;
 use pciescope_hw::probe::open::{Backend, Need, open};
@@ -33,7 +33,7 @@ pub fn start(
     ctx: &Ctx,
     named: Option<&crate::values::FunctionName>,
     backend: Backend,
-    every: Duration,
+    (every, why): (Duration, Option<WhyPlan>),
     events: SyncSender<Input>,
 ) -> anyhow::Result<Worker> {
     let access = AccessArgs { backend, bind: false };
@@ -42,7 +42,7 @@ pub fn start(
     let work = move |mut quit: Quit| {
         let mut sink = Sending { events, skipped: Arc::default() };
         // The safe register is chosen as `latency mmio` chooses it, and never another.
-        let ready = prepare(&device)
+        let ready = prepare(&device, why)
             .and_then(|plan| Ok((plan, open(&root, &device.function, &access.backend, Need::Mmio)?.probe)));
         match ready {
             Ok((plan, probe)) => repeat(&root, &device, &plan, probe, every, &mut quit, &mut sink),
@@ -52,11 +52,12 @@ pub fn start(
     Ok(Worker::start("probe", work)?)
 }
 
-fn prepare(device: &Device) -> anyhow::Result<MmioPlan> {
+fn prepare(device: &Device, why: Option<WhyPlan>) -> anyhow::Result<MmioPlan> {
     let near = device.cpus(&CpuChoice::Local).or_else(|_| device.cpus(&CpuChoice::All))?;
     Ok(MmioPlan {
         count: READS,
         duration_ns: LONGEST_NS,
+        why,
         cpus: near.iter().take(1).collect(),
         ..choose(&device.function, &TargetArgs::default())?
     })
