@@ -66,15 +66,12 @@ impl Simulated {
             .map(|knob| Candidate { wanted: vec![(knob, "x".to_owned())], settings: Vec::new(), group: knob })
             .collect();
         let plan = TunePlan {
-            function: "0000:01:00.0".parse().expect("an address"),
-            tries: Vec::new(),
             figure: "rate".to_owned(),
             goal: Goal::Max,
             least_percent: 1.0,
             duration_ns: knobs as u64 * 120_000_000_000,
             seed,
-            shared: false,
-            command: Vec::new(),
+            ..TunePlan::default()
         };
         let task = TuneTask {
             plan,

@@ -10,7 +10,7 @@ use crate::Error;
 /// Domain, bus, device and function of a PCI function; printed as `0000:02:00.0`, as `lspci -D` does.
 ///
 /// The domain has up to 32 bits: Linux numbers the domains behind Intel VMD from 0x10000.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Bdf {
     /// PCI domain (segment), 0 on most machines.

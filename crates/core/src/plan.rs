@@ -191,10 +191,11 @@ pub struct PathPlan {
 
 crate::named! {
     /// What raises the interrupt that is timed.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum IrqSource {
         /// A register write makes the device send it: the whole path, PCIe included.
+        #[default]
         Hardware => "irq-hardware",
         /// The interrupt controller is asked to raise the vector again: the control arm, without PCIe.
         Retrigger => "irq-retrigger",
@@ -208,7 +209,7 @@ crate::named! {
 }
 
 /// An interrupt latency measurement: every chosen vector on every chosen CPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IrqPlan {
     /// The function to measure.
     pub bdf: Bdf,

@@ -144,7 +144,7 @@ pub struct Try {
 
 /// An experiment of `tune`.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TunePlan {
     /// The function.
     pub function: Bdf,

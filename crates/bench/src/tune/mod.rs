@@ -87,17 +87,35 @@ pub struct TuneTask {
     pub candidates: Vec<Candidate>,
 }
 
+/// Writes the knobs alone.
+///
+/// # Errors
+/// [`Error::Sink`].
+pub fn list(task: TuneTask, sink: &mut dyn Sink) -> Result<(), Error> {
+    let (mut journal, record) = begin(&task, sink)?;
+    journal.put(Record { tune: Some(Box::new(Tune { knobs: task.knobs, ..Tune::default() })), ..record })?;
+    journal.finish().map(drop)
+}
+
+/// The first record is written; the second is begun.
+fn begin<'s>(task: &TuneTask, sink: &'s mut dyn Sink) -> Result<(Journal<'s>, Record), Error> {
+    let mut journal = Journal::new(Identity::new("tune", task.label.clone()), sink);
+    journal.put(Record::first(task.environment.clone(), Plan::Tune(task.plan.clone()), Vec::new()))?;
+    let (backend, emulated) = (task.backend.clone(), task.function.emulated.is_some());
+    let method = Some(Method { backend, emulated, ..Method::default() });
+    let device = Some(task.function.clone());
+    Ok((journal, Record { test: TEST.to_owned(), device, method, ..Record::default() }))
+}
+
 /// Runs the experiment, puts everything back, and writes the record. Gives what it wrote.
 ///
 /// # Errors
 /// [`Error::Sink`]; [`Error::Probe`] with why not everything was put back. What ended it early is in the record.
 pub fn run(subject: &mut dyn Subject, task: TuneTask, sink: &mut dyn Sink) -> Result<(Record, Summary), Error> {
-    let TuneTask { plan, environment, function, label, backend, knobs, candidates } = task;
-    let mut journal = Journal::new(Identity::new("tune", label), sink);
-    journal.put(Record::first(environment, Plan::Tune(plan.clone()), Vec::new()))?;
-    let mut experiment = TuneExperiment::new(subject, &plan, candidates);
+    let (mut journal, record) = begin(&task, sink)?;
+    let mut experiment = TuneExperiment::new(subject, &task.plan, task.candidates);
     let ended = experiment.all();
-    let (mut tune, blocks) = (Tune { knobs, ..Tune::default() }, experiment.blocks);
+    let (mut tune, blocks) = (Tune { knobs: task.knobs, ..Tune::default() }, experiment.blocks);
     let end_ns = experiment.subject.now_ns();
     (tune.effects, tune.best) = experiment.effects();
     let restored = subject.end();
@@ -107,24 +125,20 @@ pub fn run(subject: &mut dyn Subject, task: TuneTask, sink: &mut dyn Sink) -> Re
         _ => None,
     };
     tune.notes = restored.as_ref().map(Clone::clone).unwrap_or_default();
-    let all = || tune.effects.iter().chain(&tune.best);
-    let metrics = BTreeMap::from([
-        ("blocks".to_owned(), Metric::count(blocks)),
-        ("blocks_failed".to_owned(), Metric::count(all().map(|effect| effect.blocks_failed).sum())),
-        ("settings_that_help".to_owned(), Metric::count(count(&tune, Verdict::Helps))),
-        ("settings_that_hurt".to_owned(), Metric::count(count(&tune, Verdict::Hurts))),
-        ("settings_undecided".to_owned(), Metric::count(count(&tune, Verdict::Undecided))),
-    ]);
-    let method = Method { backend, emulated: function.emulated.is_some(), ..Method::default() };
+    let failed = tune.effects.iter().chain(&tune.best).map(|effect| effect.blocks_failed).sum();
+    let metrics = [
+        ("blocks", blocks),
+        ("blocks_failed", failed),
+        ("settings_that_help", count(&tune, Verdict::Helps)),
+        ("settings_that_hurt", count(&tune, Verdict::Hurts)),
+        ("settings_undecided", count(&tune, Verdict::Undecided)),
+    ];
     let record = Record {
-        test: TEST.to_owned(),
-        device: Some(function),
         interval: Some(Interval { start_ns: 0, end_ns }),
-        method: Some(method),
         tune: Some(Box::new(tune)),
-        metrics,
+        metrics: metrics.map(|(name, number)| (name.to_owned(), Metric::count(number))).into(),
         error,
-        ..Record::default()
+        ..record
     };
     journal.put(record.clone())?;
     let summary = journal.finish()?;
@@ -164,6 +178,7 @@ const MOST_FAILED_WITH: u64 = 2;
 const DIFFERING: &str = "bytes that differ";
 
 /// A candidate while it is tried.
+#[derive(Default)]
 struct Arm {
     candidate: Candidate,
     sequence: Sequence,
@@ -174,21 +189,13 @@ struct Arm {
     why: Option<String>,
 }
 
-impl Arm {
-    fn new(candidate: Candidate) -> Arm {
-        let sequence = Sequence::default();
-        Arm { candidate, sequence, prices: BTreeMap::new(), failed: 0, errors: 0, verdict: None, why: None }
-    }
-}
-
 struct TuneExperiment<'e> {
     subject: &'e mut dyn Subject,
-    goal: Goal,
+    plan: &'e TunePlan,
     /// The least difference of logarithms that matters.
     least: f64,
     /// The share of errors for each candidate.
     alpha: f64,
-    duration_ns: u64,
     random: Random,
     arms: Vec<Arm>,
     best: Option<Arm>,
@@ -202,17 +209,16 @@ struct TuneExperiment<'e> {
 }
 
 impl<'e> TuneExperiment<'e> {
-    fn new(subject: &'e mut dyn Subject, plan: &TunePlan, candidates: Vec<Candidate>) -> Self {
+    fn new(subject: &'e mut dyn Subject, plan: &'e TunePlan, candidates: Vec<Candidate>) -> Self {
         // By Bonferroni; the best combination is one more.
         let alpha = ALPHA / (candidates.len() + 1) as f64;
         TuneExperiment {
             subject,
-            goal: plan.goal,
+            plan,
             least: (plan.least_percent / 100.0).ln_1p(),
             alpha,
-            duration_ns: plan.duration_ns,
             random: Random::new(plan.seed),
-            arms: candidates.into_iter().map(Arm::new).collect(),
+            arms: candidates.into_iter().map(|candidate| Arm { candidate, ..Arm::default() }).collect(),
             best: None,
             blocks: 0,
             own_errors: BTreeSet::new(),
@@ -226,7 +232,7 @@ impl<'e> TuneExperiment<'e> {
     fn all(&mut self) -> Result<(), Failure> {
         // What is left for the best together: its share, and not more than a quarter.
         let share = (1.0 / (self.arms.len() + 1) as f64).min(0.25);
-        let first_ns = (self.duration_ns as f64 * (1.0 - share)) as u64;
+        let first_ns = (self.plan.duration_ns as f64 * (1.0 - share)) as u64;
         let ended = self.rounds(first_ns);
         for arm in 0..self.arms.len() {
             let verdict = self.arms[arm].verdict.or_else(|| self.judged(&self.arms[arm], true));
@@ -235,7 +241,7 @@ impl<'e> TuneExperiment<'e> {
         ended?;
         let Some(mut best) = self.best_together() else { return Ok(()) };
         let mut ended = Ok(());
-        while ended.is_ok() && best.verdict.is_none() && self.has_time(self.duration_ns) {
+        while ended.is_ok() && best.verdict.is_none() && self.has_time(self.plan.duration_ns) {
             ended = self.compare(&mut best);
         }
         best.verdict = Some(best.verdict.or_else(|| self.judged(&best, true)).unwrap_or(Verdict::Undecided));
@@ -256,7 +262,7 @@ impl<'e> TuneExperiment<'e> {
                 }
                 let place = (self.random.uniform() * open.len() as f64) as usize;
                 let number = open.swap_remove(place);
-                let mut arm = std::mem::replace(&mut self.arms[number], Arm::new(Candidate::default()));
+                let mut arm = std::mem::take(&mut self.arms[number]);
                 let ended = self.compare(&mut arm);
                 self.arms[number] = arm;
                 ended?;
@@ -373,7 +379,7 @@ impl<'e> TuneExperiment<'e> {
         }
         let (low, high) = arm.sequence.interval(self.alpha)?;
         let is_exact = (high - low) / 2.0 <= self.least.max(arm.sequence.mean.abs() / 3.0);
-        let is_better = (self.goal == Goal::Max) == (arm.sequence.mean > 0.0);
+        let is_better = (self.plan.goal == Goal::Max) == (arm.sequence.mean > 0.0);
         match () {
             () if low >= -self.least && high <= self.least => Some(Verdict::NoDifference),
             () if (low > 0.0 || high < 0.0) && (end || is_exact) => {
@@ -385,7 +391,7 @@ impl<'e> TuneExperiment<'e> {
 
     /// Of each group the candidate that helps most.
     fn best_together(&self) -> Option<Arm> {
-        let gain = |arm: &Arm| arm.sequence.mean * if self.goal == Goal::Max { 1.0 } else { -1.0 };
+        let gain = |arm: &Arm| arm.sequence.mean * if self.plan.goal == Goal::Max { 1.0 } else { -1.0 };
         let mut helping: Vec<&Arm> = self.arms.iter().filter(|arm| arm.verdict == Some(Verdict::Helps)).collect();
         helping.sort_by(|one, other| gain(other).total_cmp(&gain(one)));
         let mut best = Candidate::default();
@@ -399,7 +405,7 @@ impl<'e> TuneExperiment<'e> {
         }
         // In the order of the table: a scheduler sets the queue's length anew, so that comes after it.
         best.wanted.sort();
-        (!best.wanted.is_empty()).then(|| Arm::new(best))
+        (!best.wanted.is_empty()).then(|| Arm { candidate: best, ..Arm::default() })
     }
 
     fn effects(&self) -> (Vec<Effect>, Option<Effect>) {

@@ -6,17 +6,13 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use pciescope_bench::Journal;
 use pciescope_bench::tune::score::{
     CPU_PER_GB, Law, ReadoutDevice, SPEED, Samples, Scorer, Timed, TunedMachine, Workload,
 };
 use pciescope_bench::tune::{Candidate, TuneTask};
-use pciescope_core::record::Method;
 use pciescope_core::text::span;
-use pciescope_core::tune::{Goal, TEST, Try, Tune, Verdict};
-use pciescope_core::{
-    Bdf, CpuList, Environment, Function, Identity, IrqPlan, IrqSource, MmioPlan, Order, Plan, Record, TunePlan,
-};
+use pciescope_core::tune::{Goal, Setting, Try, Verdict};
+use pciescope_core::{Bdf, IrqPlan, IrqSource, MmioPlan, TunePlan};
 use pciescope_hw::probe::open::{Backend, Need};
 use pciescope_hw::tune::restore;
 use pciescope_hw::tune::{ErrorPlaces, FoundKnob, TuneSession, fake, knobs, names};
@@ -140,24 +136,6 @@ struct Choice {
     candidates: Vec<Candidate>,
 }
 
-/// Interrupts of the first vector, each after the last one's acknowledge.
-fn interrupts(bdf: Bdf, cpus: CpuList) -> IrqPlan {
-    IrqPlan {
-        bdf,
-        source: IrqSource::Hardware,
-        vectors: vec![0],
-        cpus,
-        order: Order::default(),
-        trigger_cpu: None,
-        count: 0,
-        duration_ns: 0,
-        interval_ns: 0,
-        timeout_ns: 100_000_000,
-        raw: false,
-        why: None,
-    }
-}
-
 const FIGURES: [&str; 4] = ["mmio", "irq", "readout", "cpu"];
 
 /// The readout that measures a block: this program, so that it takes the CPUs of a workload and leaves nothing behind.
@@ -196,24 +174,29 @@ pub fn run(mut args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         }
         other => other?,
     };
-    let mut function = pci::function(&ctx.root, bdf)?;
-    let found = knobs(&ctx.root, bdf, &function);
+    let found = knobs(&ctx.root, bdf, &pci::function(&ctx.root, bdf)?);
     let choice = choose_settings(ctx, &args, &found)?;
-    let plan = plan(&args, bdf, choice.tries.clone());
+    let mut task = TuneTask {
+        plan: plan(&args, bdf, choice.tries),
+        environment: environment::read(&ctx.root),
+        function: pci::function(&ctx.root, bdf)?,
+        label: args.output.file.label.clone(),
+        backend: if is_fake { "fake" } else { "sysfs" }.to_owned(),
+        knobs: found.iter().map(|one| one.knob.clone()).collect(),
+        candidates: choice.candidates,
+    };
     if is_shown {
-        return show(ctx, &args, (function, environment::read(&ctx.root)), plan, &found, &choice);
+        return show(ctx, &args, task);
     }
-    if choice.candidates.is_empty() {
+    if task.candidates.is_empty() {
         return Err(Refusal::new(format!("{bdf}: no setting is left to try"), LIST).into());
     }
     let read = read.map(|node| ReadoutDevice::new(&ctx.root, node)).transpose().map_err(anyhow::Error::msg)?;
     ctx.stop.catch_signals()?;
     let mut output = Output::open(&args.output, &[])?;
-    let label = args.output.file.label.clone();
-    let mut reached = None;
-    let block_ns = (plan.duration_ns / (choice.candidates.len() as u64 + 1) / 250).clamp(2_000_000, 250_000_000);
-    let mut reads = None;
-    let mut environment = environment::read(&ctx.root);
+    let plan = task.plan.clone();
+    let block_ns = (plan.duration_ns / (task.candidates.len() as u64 + 1) / 250).clamp(2_000_000, 250_000_000);
+    let (mut reached, mut timed) = (None, None);
     if args.command.is_empty() && !is_fake {
         let mut device = Device::find(ctx, Some(&args.function), &args.access)?;
         let local = device.cpus(&CpuChoice::Local).ok();
@@ -222,29 +205,26 @@ pub fn run(mut args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             (choice, _) => device.cpus(choice.as_ref().unwrap_or(&CpuChoice::All))?,
         };
         let (what, need) = match &*args.figure {
-            "irq" => (Timed::Interrupts(interrupts(bdf, cpus)), Need::Irq(IrqSource::Hardware)),
+            "irq" => {
+                // Each after the last one's acknowledge.
+                let plan = IrqPlan { bdf, vectors: vec![0], cpus, timeout_ns: 100_000_000, ..IrqPlan::default() };
+                (Timed::Interrupts(plan), Need::Irq(IrqSource::Hardware))
+            }
             _ => (Timed::Reads(MmioPlan { cpus, ..choose(&device.function, &TargetArgs::default())? }), Need::Mmio),
         };
-        reads = Some(what);
-        reached = Some(device.reach(ctx, &args.access, need)?);
-        function = device.function;
-        environment = environment::read(&ctx.root);
+        let at = device.reach(ctx, &args.access, need)?;
+        task.backend = at.probe.backend().to_owned();
+        (reached, timed) = (Some(at), Some(what));
+        (task.function, task.environment) = (device.function, environment::read(&ctx.root));
+    } else if !is_fake {
+        task.backend = "workload".to_owned();
     }
-    let backend = reached.as_ref().map_or(if is_fake { "fake" } else { "workload" }, |one| one.probe.backend());
-    let task = TuneTask {
-        plan: plan.clone(),
-        environment,
-        function: function.clone(),
-        label,
-        backend: backend.to_owned(),
-        knobs: found.iter().map(|one| one.knob.clone()).collect(),
-        candidates: choice.candidates,
-    };
+    let counted = ErrorPlaces::of(&ctx.root, &task.function);
     let progress = Progress::new(ctx, "tune");
     let ended = (|| {
         let session = TuneSession::begin(&ctx.root, bdf, &folder, found)?;
         let begun = Instant::now();
-        let mut scorer: Box<dyn Scorer> = match (reads, reached.as_mut()) {
+        let mut scorer: Box<dyn Scorer> = match (timed, reached.as_mut()) {
             (Some(what), Some(Reached { probe, .. })) => {
                 Box::new(Samples { probe: probe.as_mut(), what, block_ns, begun })
             }
@@ -259,14 +239,7 @@ pub fn run(mut args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
                 Box::new(Workload { command: args.command.clone(), name, readout: read, most_ns, begun })
             }
         };
-        let mut machine = TunedMachine::new(
-            &ctx.root,
-            ErrorPlaces::of(&ctx.root, &function),
-            session,
-            scorer.as_mut(),
-            &progress,
-            plan.duration_ns,
-        );
+        let mut machine = TunedMachine::new(&ctx.root, counted, session, scorer.as_mut(), &progress, plan.duration_ns);
         pciescope_bench::tune::run(&mut machine, task, &mut output)
     })();
     progress.clear();
@@ -330,91 +303,63 @@ fn plan(args: &Args, function: Bdf, tries: Vec<Try>) -> TunePlan {
 /// The settings to try. One that was named and is refused ends the run; of `all` it is left out, and named.
 fn choose_settings(ctx: &Ctx, args: &Args, found: &[FoundKnob]) -> anyhow::Result<Choice> {
     let mut choice = Choice::default();
-    let has_workload = !args.command.is_empty() || args.tries.is_empty();
     let of_all = |one: &Try| -> Vec<(Try, bool)> {
         let every =
             || found.iter().map(|knob| (Try { knob: knob.knob.name.clone(), values: Vec::new() }, true)).collect();
         if one.knob == ALL { every() } else { vec![(one.clone(), false)] }
     };
+    let place = |name: &str| found.iter().position(|one| one.knob.name == name);
     for (one, is_of_all) in args.tries.iter().flat_map(of_all) {
-        let number = found.iter().position(|knob| knob.knob.name == one.knob);
-        let refusal = match number {
-            None => Some("this device or machine does not have it".to_owned()),
-            Some(number) => found[number].refusal(args.shared),
-        };
-        let refusal = refusal.or_else(|| match &*one.knob {
-            "numa" if !has_workload => Some("one CPU measures: try cpu".to_owned()),
-            "iommu" if !has_workload => {
-                Some("the driver goes off and on: measure by a command or --figure readout".to_owned())
-            }
-            _ if is_of_all && number.is_some_and(|number| found[number].is_by_name) => {
-                Some("it disturbs the device: name it".to_owned())
-            }
-            "irq-cpu" if args.figure == "irq" => {
-                Some("interrupts are timed on the CPU that measures: try cpu".to_owned())
-            }
-            _ => None,
-        });
-        let (Some(number), None) = (number, &refusal) else {
-            let why = format!("{}: {}", one.knob, refusal.unwrap_or_default());
-            match is_of_all {
-                true => ctx.note(&format!("left out: {why}")),
-                false => return Err(Refusal::new(why, LIST).into()),
-            }
-            continue;
-        };
-        let knob = &found[number];
-        let mut values = if one.values.is_empty() { knob.tries.clone() } else { one.values.clone() };
-        if let Some(why) = values.iter().find_map(|value| knob.refuses(value)) {
-            return Err(Refusal::new(format!("{}: {why}", one.knob), LIST).into());
-        }
-        // The present value is the one that all are set against.
-        values.retain(|value| knob.knob.value.as_ref() != Some(value));
-        let group = if one.knob == "numa" { found.iter().position(|knob| knob.knob.name == "cpu") } else { None };
+        let number = place(&one.knob);
+        let chosen = number.ok_or("this device or machine does not have it".to_owned());
+        let (number, values) =
+            match chosen.and_then(|number| Ok((number, values(args, &found[number], &one, is_of_all)?))) {
+                Ok(chosen) => chosen,
+                Err(why) if is_of_all => {
+                    ctx.note(&format!("left out: {}: {why}", one.knob));
+                    continue;
+                }
+                Err(why) => return Err(Refusal::new(format!("{}: {why}", one.knob), LIST).into()),
+            };
+        let group = if one.knob == "numa" { place("cpu") } else { None };
         choice.candidates.extend(values.iter().map(|value| Candidate {
             wanted: vec![(number, value.clone())],
-            settings: vec![knob.setting(value)],
+            settings: vec![found[number].setting(value)],
             group: group.unwrap_or(number),
         }));
-        if values.is_empty() && !is_of_all {
-            let now = knob.knob.value.as_deref().unwrap_or("-");
-            let text = format!("{} is {now} already, and every other value is set against that", one.knob);
-            return Err(Refusal::new(text, LIST).into());
-        }
         choice.tries.push(Try { knob: one.knob, values });
     }
-    choice.tries.retain(|one| !one.values.is_empty());
     Ok(choice)
 }
 
+/// The values of a knob that are set against the present one, or why there are none.
+fn values(args: &Args, found: &FoundKnob, one: &Try, is_of_all: bool) -> Result<Vec<String>, String> {
+    let has_workload = !args.command.is_empty();
+    let why = match &*one.knob {
+        "numa" if !has_workload => Some("one CPU measures: try cpu"),
+        "iommu" if !has_workload => Some("its driver goes off and on: measure by a command or --figure readout"),
+        "irq-cpu" if args.figure == "irq" => Some("interrupts are timed on the CPU that measures: try cpu"),
+        _ if is_of_all && found.is_by_name => Some("it disturbs the device: name it"),
+        _ => None,
+    };
+    let mut values = if one.values.is_empty() { found.tries.clone() } else { one.values.clone() };
+    let refused = found.refusal(args.shared).or(why.map(str::to_owned));
+    if let Some(why) = refused.or_else(|| values.iter().find_map(|value| found.refuses(value))) {
+        return Err(why);
+    }
+    values.retain(|value| found.knob.value.as_ref() != Some(value));
+    let now = found.knob.value.as_deref().unwrap_or("-");
+    let none = || format!("it is {now} already, and every other value is set against that");
+    if values.is_empty() { Err(none()) } else { Ok(values) }
+}
+
 /// Shows the knobs, or with `--dry-run` what would be changed.
-fn show(
-    ctx: &Ctx,
-    args: &Args,
-    (function, environment): (Function, Environment),
-    plan: TunePlan,
-    found: &[FoundKnob],
-    choice: &Choice,
-) -> anyhow::Result<ExitCode> {
-    let mut output = Output::open(&args.output, &[])?;
-    let duration = span(plan.duration_ns);
-    let mut journal = Journal::new(Identity::new("tune", args.output.file.label.clone()), &mut output);
-    journal.put(Record::first(environment, Plan::Tune(plan), Vec::new()))?;
-    let tune = Tune { knobs: found.iter().map(|one| one.knob.clone()).collect(), ..Tune::default() };
-    let backend = if matches!(args.access.backend, Backend::Fake(_)) { "fake" } else { "sysfs" };
-    journal.put(Record {
-        test: TEST.to_owned(),
-        method: Some(Method { backend: backend.to_owned(), ..Method::default() }),
-        device: Some(function),
-        tune: Some(Box::new(tune)),
-        ..Record::default()
-    })?;
-    journal.finish()?;
-    for setting in choice.candidates.iter().filter(|_| args.dry_run).flat_map(|one| &one.settings) {
-        ctx.note(&format!("would set {} from {} to {}", setting.knob, setting.present, setting.value));
-    }
-    if args.dry_run {
-        ctx.note(&format!("for {duration} at most, and put everything back; nothing was changed"));
-    }
+fn show(ctx: &Ctx, args: &Args, task: TuneTask) -> anyhow::Result<ExitCode> {
+    let would_set =
+        |setting: &Setting| format!("would set {} from {} to {}", setting.knob, setting.present, setting.value);
+    let mut lines: Vec<String> = task.candidates.iter().flat_map(|one| &one.settings).map(would_set).collect();
+    lines.push(format!("for {} at most, and put everything back; nothing was changed", span(task.plan.duration_ns)));
+    pciescope_bench::tune::list(task, &mut Output::open(&args.output, &[])?)?;
+    lines.iter().filter(|_| args.dry_run).for_each(|line| ctx.note(line));
     Ok(ExitCode::SUCCESS)
 }

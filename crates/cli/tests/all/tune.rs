@@ -731,6 +731,13 @@ fn the_type_of_an_iommu_group_changes_and_the_driver_comes_back() {
     let found = tune(&records);
     assert_eq!(verdicts(found), [("iommu=identity".into(), Verdict::Helps), ("iommu=DMA-FQ".into(), Verdict::Helps)]);
     assert_eq!((tree.all(), found.notes.len()), (before.clone(), 0));
+    // What the driver would set anew is put in force behind it.
+    let rate = "[ $m = 5 ] && m=110 || m=100; [ $type = identity ] && m=$((m + 10)); echo $m";
+    let records = tree.run(&line("--try mrrs=4096 --try iommu=identity", rate)).expect_code(0).records();
+    let together = tune(&records).best.as_ref().unwrap();
+    let percent = together.change.unwrap().percent;
+    assert!((percent - 20.0).abs() < 1e-9, "{together:?}");
+    assert_eq!(tree.all(), before);
     // A kill while it is another type, with and without the driver.
     for is_off in [false, true] {
         tree.run(&line(tried, "[ $type = identity ] && kill -9 $PPID; echo 100")).expect_code(-1);
@@ -751,7 +758,7 @@ fn the_type_of_an_iommu_group_changes_and_the_driver_comes_back() {
     let all = tree.run(&line("--try all --dry-run", rate)).expect_code(0);
     assert!(all.stderr.contains("left out: iommu: it disturbs the device: name it"), "{}", all.stderr);
     let read = tree.run(&format!("tune {BDF} {tried}")).expect_code(2);
-    assert!(read.stderr.contains("iommu: the driver goes off and on"), "{}", read.stderr);
+    assert!(read.stderr.contains("iommu: its driver goes off and on"), "{}", read.stderr);
     // In use, in the hands of another function's driver too, and at a port for guests' devices.
     tree.put("proc/self/mountinfo", "1 1 8:0 / /data rw - ext4 /dev/nvme0n1 rw\n");
     refused(tried, "iommu: it needs the driver off: nvme0n1 is mounted at /data");
@@ -881,11 +888,11 @@ fn what_cannot_be_tried_is_refused_with_its_reason() {
         (tried("--try governor=performance"), "governor: it also changes the whole machine: --shared allows that"),
         (tried("--try scheduler=none"), "scheduler: this device or machine does not have it"),
         (tried("--try mrrs=8192"), "mrrs: 8192 is none of its values: 128 to 4096"),
-        (tried("--try mrrs=512"), "mrrs is 512 already"),
+        (tried("--try mrrs=512"), "mrrs: it is 512 already"),
         (tried("--try irq-cpu=7"), "irq-cpu: 7 is none of its values: CPUs of 0-1"),
         (tried("--try aspm-l1=maybe"), "aspm-l1: maybe is none of its values: on, off"),
         (tried("--try numa"), "numa: the machine has one node"),
-        (tried("--try turbo"), "\"turbo\" is no knob; the knobs are all, mrrs"),
+        (tried("--try turbo"), "\"turbo\" is no knob; the knobs are all, iommu, mrrs"),
         (tried("--try mrrs="), "write a knob and its values"),
         (tried("--try mrrs=4096 --least 0"), "it is above 0 and below 100"),
         (tried("--try mrrs=4096").replace("x:max", "x:best"), "write a name and which way is better"),

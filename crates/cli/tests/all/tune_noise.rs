@@ -8,7 +8,6 @@ use std::thread;
 
 use pciescope_bench::tune::score::{Scorer, TunedMachine};
 use pciescope_bench::tune::{BlockFigures, Candidate, Random, TuneTask, run};
-use pciescope_core::tune::Goal;
 use pciescope_core::{Bdf, CpuList, Environment, TunePlan};
 use pciescope_hw::probe::Watch;
 use pciescope_hw::probe::fake::Options;
@@ -86,14 +85,11 @@ impl Machine {
         };
         let plan = TunePlan {
             function: self.bdf,
-            tries: Vec::new(),
             figure: "mmio".to_owned(),
-            goal: Goal::Min,
             least_percent: 1.0,
             duration_ns: DURATION_NS,
             seed,
-            shared: false,
-            command: Vec::new(),
+            ..TunePlan::default()
         };
         let task = TuneTask {
             plan,

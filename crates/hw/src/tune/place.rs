@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pciescope_core::Bdf;
+use pciescope_core::{Bdf, Function};
 use serde::{Deserialize, Serialize};
 
 use super::ethtool::EthtoolBlock;
@@ -105,8 +105,9 @@ impl SettingPlace {
                 put.map_err(|source| Error::write(&self.path(root), raw, source))?;
             }
             SettingPlace::GroupType(group) => {
-                let drivers = drivers(root, *group).into_iter();
-                let drivers = drivers.map(|place| Ok((place.read(root)?, place))).collect::<Result<Vec<_>, Error>>()?;
+                let members = members(root, *group);
+                let drivers =
+                    drivers(&members).map(|place| Ok((place.read(root)?, place))).collect::<Result<Vec<_>, Error>>()?;
                 let off = drivers.iter().try_for_each(|(_, place)| place.write(root, NO_DRIVER));
                 let file = SettingPlace::File(group_folder(*group).join("type"));
                 let put = off.and_then(|()| file.write(root, raw));
@@ -164,16 +165,20 @@ impl SettingPlace {
 
 pub(super) const NO_DRIVER: &str = "none";
 
-pub(super) fn group_folder(group: u32) -> PathBuf {
+fn group_folder(group: u32) -> PathBuf {
     PathBuf::from(format!("/sys/kernel/iommu_groups/{group}"))
 }
 
-/// The functions of a group that drivers have, bridges left out: with those the kernel shares a group.
-pub(super) fn drivers(root: &Root, group: u32) -> Vec<SettingPlace> {
-    let all = root.names(group_folder(group).join("devices")).into_iter().filter_map(|name| name.parse::<Bdf>().ok());
-    let functions = all.filter_map(|bdf| pci::function(root, bdf).ok());
-    let taken = functions.filter(|function| function.driver.is_some() && !pci::is_bridge(function.class));
-    taken.filter_map(|function| function.bdf.map(SettingPlace::Driver)).collect()
+/// The functions of a group, bridges left out: with those the kernel shares a group.
+pub(super) fn members(root: &Root, group: u32) -> Vec<Function> {
+    let all = root.names(group_folder(group).join("devices")).into_iter();
+    let all = all.filter_map(|name| pci::function(root, name.parse().ok()?).ok());
+    all.filter(|function| !pci::is_bridge(function.class)).collect()
+}
+
+/// The drivers that they have.
+pub(super) fn drivers(members: &[Function]) -> impl Iterator<Item = SettingPlace> {
+    members.iter().filter(|one| one.driver.is_some()).filter_map(|one| one.bdf.map(SettingPlace::Driver))
 }
 
 /// What nobody has limited (PM_QOS_CPU_LATENCY_DEFAULT_VALUE), and the word for it.

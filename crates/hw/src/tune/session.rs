@@ -60,15 +60,13 @@ impl TuneSession {
     /// # Errors
     /// [`Error::Meanwhile`] where somebody else has changed a knob: it is left so. What kept a knob from being put back.
     pub fn set(&mut self, wanted: &[(usize, String)]) -> Result<Option<String>, Error> {
-        while let Some(place) = self.set.iter().rposition(|one| !wanted.contains(one)) {
-            let (knob, value) = self.set[place].clone();
+        // One that stays may not have begun anew with one that comes.
+        let kept = self.set.iter().zip(wanted).take_while(|(set, wanted)| set == wanted).count();
+        while let Some((knob, value)) = self.set.get(kept..).and_then(|rest| rest.last().cloned()) {
             self.put_back(knob, &value)?;
-            self.set.remove(place);
+            self.set.pop();
         }
-        for (knob, value) in wanted {
-            if self.set.iter().any(|(set, _)| set == knob) {
-                continue;
-            }
+        for (knob, value) in &wanted[kept..] {
             // First, so that what was written of it is put back too.
             self.set.push((*knob, value.clone()));
             match self.apply(*knob, value) {

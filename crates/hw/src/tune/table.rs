@@ -7,7 +7,7 @@ use pciescope_core::tune::Knob;
 use pciescope_core::{Bdf, Cpu, CpuList, Function};
 
 use super::ethtool::{ADAPTIVE_RX, COMBINED, EthtoolBlock, MOST_COMBINED, RX_USECS, Words};
-use super::place::{NO_LIMIT, SettingPlace, choices, drivers, group_folder};
+use super::place::{NO_LIMIT, SettingPlace, choices, drivers, members};
 use super::{Coding, Domain, FoundKnob};
 use crate::bind::in_use::{in_use, in_words};
 use crate::config::Config;
@@ -32,8 +32,11 @@ const POWER: &str = "more power, or a slow exit";
 const LOCKED: &str = "kernel lockdown forbids to write registers";
 const WAIT: &str = "other users of the disk wait longer";
 
+/// In the order in which settings are put in force together: what begins anew with a setting comes behind it.
+///
 /// Name, risk, how it is put back, how the parameter of the kernel begins that sets it or `-`, what finds it.
 const ROWS: [(&str, &str, &str, &str, Finder); 24] = [
+    ("iommu", "identity: the device reaches all memory; the driver goes off and on", WRITTEN, "iommu", iommu),
     ("mrrs", "other devices may wait longer behind large reads", WRITTEN, "pci=pcie_bus_", mrrs),
     ("mps", "packets that the path does not take are lost", "-", "pci=pcie_bus_", mps),
     ("relaxed-ordering", "none: less reordering", WRITTEN, "-", |bench, _| taken_away(bench, 0x0010)),
@@ -47,15 +50,14 @@ const ROWS: [(&str, &str, &str, &str, Finder); 24] = [
     ("pcipm-l1.2", POWER, WRITTEN, "pcie_aspm", aspm),
     ("aspm-policy", "as of aspm-l1; a device whose ASPM is broken hangs", WRITTEN, "pcie_aspm", aspm_policy),
     ("hasd", "none: the port leaves the link's speed as it is", WRITTEN, "-", hasd),
+    ("queues", "the interface starts anew, and loses packets", WRITTEN, "-", queues),
     ("irq-cpu", "irqbalance may move it back: then the experiment ends", WRITTEN, "irqaffinity=", irq_cpu),
     ("rx-usecs", "packets wait longer, or interrupts take more CPU time", WRITTEN, "-", rx_usecs),
-    ("queues", "the interface starts anew, and loses packets", WRITTEN, "-", queues),
     ("cpu", "none: of the workload alone", "by its end", "isolcpus=", cpu),
     ("numa", "none: of the workload alone", "by its end", "-", numa),
     ("idle-latency", "more power and heat", "by its end", "-", idle_latency),
     ("governor", "more power and heat", WRITTEN, "cpufreq.default_governor=", governor),
     ("huge-pages", "other programs take more memory, or wait for it", WRITTEN, "transparent_hugepage=", huge_pages),
-    ("iommu", "identity: the device reaches all memory; the driver goes off and on", WRITTEN, "iommu", iommu),
     ("scheduler", WAIT, WRITTEN, "elevator=", scheduler),
     ("nr_requests", WAIT, WRITTEN, "-", nr_requests),
 ];
@@ -189,16 +191,6 @@ fn ext_tags(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
     Some(found.refused(driver).refused(is_off.then_some("it is off, and the path may not take 8-bit tags")))
 }
 
-/// The kernel's files of a link's power states.
-const ASPM: [(&str, &str); 6] = [
-    ("aspm-l0s", "l0s_aspm"),
-    ("aspm-l1", "l1_aspm"),
-    ("aspm-l1.1", "l1_1_aspm"),
-    ("aspm-l1.2", "l1_2_aspm"),
-    ("pcipm-l1.1", "l1_1_pcipm"),
-    ("pcipm-l1.2", "l1_2_pcipm"),
-];
-
 /// The other functions on the same link.
 fn siblings(bench: &Bench<'_>) -> Option<String> {
     let is_sibling = |bdf: &Bdf| (bdf.domain, bdf.bus) == (bench.bdf.domain, bench.bdf.bus) && *bdf != bench.bdf;
@@ -220,20 +212,19 @@ fn hasd(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
     Some(FoundKnob { coding: Coding::Bits(HASD), permanent, ..found })
 }
 
+/// The kernel's file of a power state of the link: `l1_1_aspm` of `aspm-l1.1`.
 fn aspm(bench: &Bench<'_>, name: &str) -> Option<FoundKnob> {
     let folder = pci::folder(bench.bdf).join("link");
-    let (own, others): (Vec<_>, Vec<_>) = ASPM.into_iter().partition(|(knob, _)| *knob == name);
-    let places = |files: Vec<(&str, &str)>| -> Vec<SettingPlace> {
-        let files = files.into_iter().map(|(_, file)| folder.join(file));
-        files.filter(|file| bench.root.exists(file)).map(SettingPlace::File).collect()
-    };
-    let file = own.first()?.1;
+    let (kind, state) = name.split_once('-')?;
+    let file = format!("{}_{kind}", state.replace('.', "_"));
+    // The kernel takes substates away with L1, and L1 back with a substate.
+    let (own, along): (Vec<String>, Vec<String>) = bench.root.names(&folder).into_iter().partition(|one| *one == file);
+    let places = |files: Vec<String>| files.iter().map(|file| SettingPlace::File(folder.join(file))).collect();
     let found = FoundKnob::at(places(own), on_or_off()).shared(siblings(bench));
     let rule = format!("SUBSYSTEM==\"pci\", KERNEL==\"{}\", ATTR{{link/{file}}}=\"RAW\"", bench.bdf);
-    // The kernel takes substates away with L1, and L1 back with a substate.
-    let along = places(others);
     let permanent = format!("udev rule: ACTION==\"add\", {rule}");
-    (!found.places.is_empty()).then_some(FoundKnob { along, coding: Coding::Digit, permanent, ..found })
+    let is_there = !found.places.is_empty();
+    is_there.then(|| FoundKnob { along: places(along), coding: Coding::Digit, permanent, ..found })
 }
 
 /// A file with choices which the whole machine follows, with what it holds.
@@ -299,12 +290,12 @@ fn used(bench: &Bench<'_>) -> Option<String> {
 
 fn rx_usecs(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
     let all = ethtool(bench, EthtoolBlock::Coalesce);
+    let permanent = format!("a service that runs ethtool -C {} rx-usecs VALUE", all.first()?.0);
     let is_adaptive = all.iter().any(|(_, words)| words[ADAPTIVE_RX] != 0);
     let found = at_word(&all, EthtoolBlock::Coalesce, RX_USECS, Domain::Within(0, 1 << 16));
     let found =
         found.range("0 us to what the driver takes").shared(used(bench).map(|why| format!("what is in use: {why}")));
     let found = found.refused(is_adaptive.then_some("the driver adapts it to the traffic (ethtool -c: adaptive-rx)"));
-    let permanent = format!("a service that runs ethtool -C {} rx-usecs VALUE", all.first()?.0);
     Some(FoundKnob { tries: vec!["0".to_owned(), "50".to_owned()], permanent, ..found })
 }
 
@@ -390,16 +381,13 @@ fn iommu(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
     let group = bench.function.iommu_group?;
     let place = SettingPlace::GroupType(group);
     place.read(bench.root).ok()?;
-    let members = bench.root.names(group_folder(group).join("devices")).into_iter();
-    let members: Vec<Function> =
-        members.filter_map(|name| pci::function(bench.root, name.parse().ok()?).ok()).collect();
-    let members = || members.iter().filter(|one| !pci::is_bridge(one.class));
-    let others: Vec<String> =
-        members().filter_map(|one| one.bdf).filter(|bdf| *bdf != bench.bdf).map(|bdf| bdf.to_string()).collect();
-    let uses = members().map(|one| in_use(bench.root, one)).find(|uses| !uses.is_empty());
-    let is_removable =
-        |bdf: &Bdf| bench.root.text(pci::folder(*bdf).join("removable")).is_some_and(|text| text == "removable");
-    let is_untrusted = bench.function.path.iter().chain([&bench.bdf]).any(is_removable);
+    let members = members(bench.root, group);
+    let others = members.iter().filter_map(|one| one.bdf).filter(|bdf| *bdf != bench.bdf);
+    let others: Vec<String> = others.map(|bdf| bdf.to_string()).collect();
+    let uses = members.iter().map(|one| in_use(bench.root, one)).find(|uses| !uses.is_empty());
+    let removable = |bdf: &Bdf| bench.root.text(pci::folder(*bdf).join("removable"));
+    let mut path = bench.function.path.iter().chain([&bench.bdf]);
+    let is_untrusted = path.any(|bdf| removable(bdf).as_deref() == Some("removable"));
     let found = FoundKnob::at(vec![place], one_of(["DMA", "DMA-FQ", "identity"]))
         .shared((!others.is_empty()).then(|| format!("{} in IOMMU group {group}", others.join(", "))))
         .refused(is_untrusted.then_some("it is at an untrusted port, whose devices the IOMMU has to hold"))
@@ -409,9 +397,8 @@ fn iommu(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
     let power = SettingPlace::File(pci::folder(bench.bdf).join("power/control"));
     let queues = ["scheduler", "nr_requests"].into_iter().filter_map(|name| queue(bench, name, |_| Domain::default()));
     let files = queues.flat_map(|(found, _)| found.places).chain(affinities(bench)).chain(control).chain([power]);
-    let along = drivers(bench.root, group).into_iter().chain(files).collect();
-    let permanent =
-        "kernel parameter iommu.passthrough=1 (identity) or iommu.strict=0 (DMA-FQ), of the whole machine".to_owned();
+    let along = drivers(&members).chain(files).collect();
+    let permanent = "kernel parameter iommu.passthrough=1 (identity), iommu.strict=0 (DMA-FQ) or 1 (DMA)".to_owned();
     Some(FoundKnob { along, permanent, is_by_name: true, ..found })
 }
 

@@ -34,20 +34,7 @@ fn mmio_plan(fake: &Fake) -> MmioPlan {
 }
 
 fn irq_plan(fake: &Fake) -> IrqPlan {
-    IrqPlan {
-        bdf: fake.bdf(),
-        source: IrqSource::Hardware,
-        vectors: vec![],
-        cpus: CpuList::default(),
-        trigger_cpu: None,
-        order: Order::Sequential,
-        count: 0,
-        duration_ns: 0,
-        interval_ns: 0,
-        timeout_ns: 10_000_000,
-        raw: false,
-        why: None,
-    }
+    IrqPlan { bdf: fake.bdf(), timeout_ns: 10_000_000, ..IrqPlan::default() }
 }
 
 fn sum(sampled: &Sampled, name: &str) -> f64 {
