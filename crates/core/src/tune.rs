@@ -108,7 +108,7 @@ pub struct Effect {
     pub comparisons: u64,
     /// Blocks that gave no figure.
     pub blocks_failed: u64,
-    /// Errors that the functions of the path reported while it was set.
+    /// New errors while it was set: of the path (AER), those that drivers count, and bytes that differ.
     pub errors: u64,
     /// Why it is harmful or was refused, or what is doubtful.
     pub why: Option<String>,

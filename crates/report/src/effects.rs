@@ -63,7 +63,7 @@ pub(crate) fn effect_columns(tune: &Tune) -> (Columns, Columns) {
         ("p99", 20, Left, &|(effect, _)| change(effect.prices.get("p99").copied())),
         ("CPU time", 20, Left, &|(effect, _)| change(effect.prices.get("cpu").copied())),
         ("Failed", 6, Right, &|(effect, _)| count(effect.blocks_failed)),
-        ("AER", 3, Right, &|(effect, _)| count(effect.errors)),
+        ("Errors", 6, Right, &|(effect, _)| count(effect.errors)),
     ]);
     (effects, prices.without_empty())
 }

@@ -1,7 +1,8 @@
 //! The knobs of a device and its machine: what each is set to, what it may be set to, and how it is put back.
 //!
 //! A knob is a row of the table in [`table`]: a function finds it on a machine, and says why it is not changed. [`place`]
-//! reads and writes it, [`restore`] has what is on disk before a change, [`session`] changes and puts back.
+//! reads and writes it (`ethtool` what drivers of interfaces set), [`restore`] has what is on disk before a change,
+//! [`session`] changes and puts back.
 
 mod ethtool;
 pub mod fake;
