@@ -56,7 +56,7 @@ const TOLD_NS: u64 = 100_000_000;
 /// kind. Any other failure ends the watch.
 pub fn run(links: &mut dyn Links, task: WatchTask, host: &mut dyn Host, sink: &mut dyn Sink) -> Result<Outcome, Error> {
     let plan = Plan::Watch(task.plan.clone());
-    run_judged(links, task, ("watch", plan), host, sink, &mut ())
+    run_judged(links, task, ("watch", plan), host, sink, None)
 }
 
 /// What looks on while links are watched.
@@ -64,16 +64,7 @@ pub(crate) trait Judge {
     /// Looks at a sample; whether the watch goes on.
     fn look(&mut self, sample: &Sample) -> bool;
     /// What it says at the end.
-    fn record(&mut self) -> Option<Record>;
-}
-
-impl Judge for () {
-    fn look(&mut self, _sample: &Sample) -> bool {
-        true
-    }
-    fn record(&mut self) -> Option<Record> {
-        None
-    }
+    fn record(&mut self) -> Record;
 }
 
 /// The same under a verb's name and plan, until its judge ends it.
@@ -83,7 +74,7 @@ pub(crate) fn run_judged(
     (verb, whole): (&str, Plan),
     host: &mut dyn Host,
     sink: &mut dyn Sink,
-    judge: &mut dyn Judge,
+    mut judge: Option<&mut dyn Judge>,
 ) -> Result<Outcome, Error> {
     let WatchTask { plan, environment, label, backend, warnings, former, mut commands } = task;
     let method =
@@ -98,7 +89,7 @@ pub(crate) fn run_judged(
     let (mut at_ns, mut told_ns, mut woken) = (0, 0, Woken::Time);
     loop {
         let sample = links.sample(at_ns);
-        let goes_on = judge.look(&sample);
+        let goes_on = judge.as_mut().is_none_or(|judge| judge.look(&sample));
         let all = tracker.next(sample);
         for seen in all.iter().filter(|_| commands.is_some()) {
             let is_known = seen.fixed.as_ref().is_some_and(|fixed| known.contains(&fixed.bdf()));
@@ -141,8 +132,8 @@ pub(crate) fn run_judged(
         outcome.lost_bytes += total.lost_bytes;
         journal.put(of_link(total, &tracker, &method))?;
     }
-    if let Some(record) = judge.record() {
-        journal.put(Record { method: Some(method), ..record })?;
+    if let Some(judge) = judge {
+        journal.put(Record { method: Some(method), ..judge.record() })?;
     }
     journal.finish()?;
     Ok(outcome)
@@ -168,9 +159,8 @@ const RECORDS_PER_S: f64 = 20.0;
 /// Changes that wait to be written. Usually none does.
 #[derive(Default)]
 struct Folded {
-    waiting: BTreeMap<(Option<Bdf>, Subject), Seen>,
-    /// The order in which they came.
-    order: Vec<(Option<Bdf>, Subject)>,
+    /// One for each thing that changed, in the order in which they came.
+    waiting: Vec<Seen>,
     /// What went wrong with commands, each once.
     warnings: Vec<Warning>,
     /// How many records may be written now, and when that was so, in nanoseconds.
@@ -180,20 +170,15 @@ struct Folded {
 
 impl Folded {
     fn add(&mut self, seen: Seen) {
-        let key = (seen.fixed.as_ref().map(|fixed| fixed.bdf()), seen.change.of);
-        match self.waiting.get_mut(&key) {
-            None => {
-                self.order.push(key);
-                self.waiting.insert(key, seen);
-            }
-            Some(first) => {
-                first.change.fold(seen.change);
-                first.lasted.1 = seen.lasted.1;
-                first.lost_bytes_per_s = seen.lost_bytes_per_s.or(first.lost_bytes_per_s);
-                for (end, later) in first.errors.iter_mut().zip(seen.errors) {
-                    *end = end.zip(later).map(|((before, _), (_, now))| (before, now)).or(later);
-                }
-            }
+        let key = |seen: &Seen| (seen.change.of, seen.fixed.as_ref().map(|fixed| fixed.bdf()));
+        let Some(first) = self.waiting.iter_mut().find(|first| key(first) == key(&seen)) else {
+            return self.waiting.push(seen);
+        };
+        first.change.fold(seen.change);
+        first.lasted.1 = seen.lasted.1;
+        first.lost_bytes_per_s = seen.lost_bytes_per_s.or(first.lost_bytes_per_s);
+        for (end, later) in first.errors.iter_mut().zip(seen.errors) {
+            *end = end.zip(later).map(|((before, _), (_, now))| (before, now)).or(later);
         }
     }
 
@@ -210,17 +195,17 @@ impl Folded {
         let more = now_ns.saturating_sub(self.at_ns) as f64 / 1e9 * RECORDS_PER_S;
         (self.room, self.at_ns) = ((self.room + more).min(BURST), now_ns);
         let is_full = |count: usize| count as f64 > self.room && self.room < BURST;
-        if is_full(self.order.len() + seen.len()) {
-            let is_full = is_full(self.order.len());
+        if is_full(self.waiting.len() + seen.len()) {
+            let is_full = is_full(self.waiting.len());
             seen.into_iter().for_each(|seen| self.add(seen));
             return if is_full { Ok(()) } else { self.put(Vec::new(), now_ns, journal, method) };
         }
-        let mut records: Vec<Record> = if self.order.is_empty() {
-            seen.iter().map(|seen| of_change(seen, method)).collect()
+        if self.waiting.is_empty() {
+            self.waiting = seen;
         } else {
-            seen.iter().for_each(|seen| self.add(seen.clone()));
-            self.order.iter().filter_map(|key| self.waiting.get(key)).map(|seen| of_change(seen, method)).collect()
-        };
+            seen.into_iter().for_each(|seen| self.add(seen));
+        }
+        let mut records: Vec<Record> = self.waiting.iter().map(|seen| of_change(seen, method)).collect();
         if !self.warnings.is_empty() {
             let warnings = self.warnings.clone();
             records.push(Record { test: TEST.to_owned(), method: Some(method.clone()), warnings, ..Record::default() });
@@ -230,13 +215,10 @@ impl Folded {
         }
         match journal.put_all(&mut records) {
             Err(Error::Sink { source }) if source.get_ref().is_some_and(|why| why.is::<Unwritten>()) => {
-                if self.order.is_empty() {
-                    seen.into_iter().for_each(|seen| self.add(seen));
-                }
+                std::mem::take(&mut self.waiting).into_iter().for_each(|seen| self.add(seen));
                 Ok(())
             }
             written => {
-                self.order.clear();
                 self.waiting.clear();
                 self.warnings.clear();
                 self.room -= records.len() as f64;
@@ -246,16 +228,21 @@ impl Folded {
     }
 }
 
-fn of_change(seen: &Seen, method: &Method) -> Record {
-    let mut record = Record {
+/// The record of a function, or of the machine, and of what is below it, without figures.
+fn of_function(fixed: Option<&Arc<Fixed>>, under: Option<&Arc<Fixed>>, time: (u64, u64), method: &Method) -> Record {
+    Record {
         test: TEST.to_owned(),
-        device: seen.fixed.as_ref().map(|fixed| fixed.function.clone()),
-        interval: Some(Interval { start_ns: seen.lasted.0, end_ns: seen.lasted.1 }),
+        device: fixed.map(|fixed| fixed.function.clone()),
+        instance: under.map(|under| below(under)),
+        interval: Some(Interval { start_ns: time.0, end_ns: time.1 }),
         method: Some(method.clone()),
-        change: Some(seen.change.clone()),
-        instance: seen.below.as_deref().map(below),
         ..Record::default()
-    };
+    }
+}
+
+fn of_change(seen: &Seen, method: &Method) -> Record {
+    let mut record = of_function(seen.fixed.as_ref(), seen.below.as_ref(), seen.lasted, method);
+    record.change = Some(seen.change.clone());
     if let Some(lost) = seen.lost_bytes_per_s {
         record.metrics.insert("lost_bytes_per_s".to_owned(), Metric::of(lost, "bytes/s"));
     }
@@ -317,43 +304,38 @@ pub(crate) fn below(fixed: &Fixed) -> Instance {
 
 /// What a link came to.
 fn of_link(total: &Total, tracker: &Tracker, method: &Method) -> Record {
-    let mut record = Record {
-        test: TEST.to_owned(),
-        device: Some(total.fixed.function.clone()),
-        instance: total.below.as_deref().map(below),
-        interval: Some(Interval { start_ns: 0, end_ns: tracker.elapsed_ns() }),
-        method: Some(method.clone()),
-        ..Record::default()
+    let Total { fixed, watched_ns, blind_ns, changes, errors, lost_bytes, .. } = total;
+    let all_ns = tracker.elapsed_ns();
+    let mut record = of_function(Some(fixed), total.below.as_ref(), (0, all_ns), method);
+    let seconds = *watched_ns as f64 / 1e9;
+    let per_day = |count: u64| Metric::of(count as f64 / seconds * 86400.0, "1/day");
+    let ns = |ns: u64| Metric::ns(ns as f64);
+    let rates = [
+        ("changes_per_day", per_day(*changes)),
+        ("link_errors_per_day", per_day(*errors)),
+        ("mean_lost_bytes_per_s", Metric::of(lost_bytes / seconds, "bytes/s")),
+        ("config_reads_per_s", Metric::of(tracker.reads as f64 / (all_ns as f64 / 1e9), "1/s")),
+    ];
+    let sums = [
+        ("changes", Metric::count(*changes)),
+        ("samples", Metric::count(tracker.samples)),
+        ("watched_ns", ns(*watched_ns)),
+        ("below_best_ns", ns(total.below_ns)),
+        ("lost_bytes", Metric::of(*lost_bytes, "bytes")),
+        ("unseen_ns", ns(*blind_ns)),
+        ("asleep_ns", ns(total.asleep_ns)),
+        ("link_errors", Metric::count(*errors)),
+    ];
+    let rates = rates.into_iter().filter(|_| seconds > 0.0);
+    record.metrics = sums.into_iter().chain(rates).map(|(name, metric)| (name.to_owned(), metric)).collect();
+    // Links of which all the time is unseen for one reason are one warning.
+    let time = match blind_ns == watched_ns {
+        true => "all the time".to_owned(),
+        false => format!("{}: for {} of {}", fixed.bdf(), span(*blind_ns), span(*watched_ns)),
     };
-    let seconds = total.watched_ns as f64 / 1e9;
-    let mut put = |name: &str, metric| drop(record.metrics.insert(name.to_owned(), metric));
-    put("changes", Metric::count(total.changes));
-    if seconds > 0.0 {
-        put("changes_per_day", Metric::of(total.changes as f64 / seconds * 86400.0, "1/day"));
-        put("link_errors_per_day", Metric::of(total.errors as f64 / seconds * 86400.0, "1/day"));
-        put("mean_lost_bytes_per_s", Metric::of(total.lost_bytes / seconds, "bytes/s"));
-        put("config_reads_per_s", Metric::of(tracker.reads as f64 / (tracker.elapsed_ns() as f64 / 1e9), "1/s"));
-    }
-    put("samples", Metric::count(tracker.samples));
-    put("watched_ns", Metric::ns(total.watched_ns as f64));
-    put("below_best_ns", Metric::ns(total.below_ns as f64));
-    put("lost_bytes", Metric::of(total.lost_bytes, "bytes"));
-    put("unseen_ns", Metric::ns(total.blind_ns as f64));
-    put("asleep_ns", Metric::ns(total.asleep_ns as f64));
-    put("link_errors", Metric::count(total.errors));
-    if let Some(why) = total.blind_by {
-        // Links of which all the time is unseen for one reason are one warning.
-        let time = match total.blind_ns == total.watched_ns {
-            true => "all the time".to_owned(),
-            false => format!("{}: for {} of {}", total.fixed.bdf(), span(total.blind_ns), span(total.watched_ns)),
-        };
-        record.warnings.push(
-            warning::CHANGES_MISSED.warn(format!(
-                "{time} a change of the link that came back before the next sample left no trace: {why}"
-            )),
-        );
-    }
-    record
+    let missed = "a change of the link that came back before the next sample left no trace";
+    let warnings = total.blind_by.map(|why| warning::CHANGES_MISSED.warn(format!("{time} {missed}: {why}")));
+    Record { warnings: warnings.into_iter().collect(), ..record }
 }
 
 #[cfg(test)]

@@ -127,6 +127,11 @@ fn one() -> u64 {
 const SEVERAL: &str = "several changes in one record";
 
 impl Change {
+    /// A change of which its cause is not known yet.
+    pub fn new(of: Subject, from: Option<String>, to: String, source: Source) -> Change {
+        Change { of, from, to, cause: None, source, evidence: Vec::new(), may_have_missed: false, times: 1 }
+    }
+
     /// Whether it is the record of a state at the start.
     pub fn is_start(&self) -> bool {
         self.from.is_none()

@@ -87,7 +87,7 @@ pub fn run(
         beside,
         told,
     };
-    run_judged(links, watch, ("soak", plan), host, sink, &mut judge)?;
+    run_judged(links, watch, ("soak", plan), host, sink, Some(&mut judge))?;
     Ok(judge.now())
 }
 
@@ -118,7 +118,7 @@ impl Judge for SoakJudge<'_> {
         let mut needed_ns = None;
         if let Some(below) = self.soak.below {
             let bits = bound::upper(self.exposure.intervals[1], bound::ALPHA) / below - self.exposure.clear_bits;
-            let rate = self.exposure.rate.1;
+            let rate = self.exposure.bits_per_s;
             if bits < 0.0 {
                 self.soak.ended = SoakEnd::Reached;
             } else if rate > 0.0 {
@@ -134,8 +134,8 @@ impl Judge for SoakJudge<'_> {
         self.soak.ended == SoakEnd::Over
     }
 
-    fn record(&mut self) -> Option<Record> {
-        Some(self.now())
+    fn record(&mut self) -> Record {
+        self.now()
     }
 }
 

@@ -1,6 +1,5 @@
 //! `pciescope soak`: bounds the bit error ratio of a link.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -143,19 +142,13 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Backend::Fake(options) => (Box::new(Script::synthetic(&ctx.root, options, &addresses)), "fake"),
         Backend::Auto | Backend::Real(_) => (Box::new(LiveLinks::new(&ctx.root, &addresses)), "sysfs"),
     };
+    let (interval_ns, duration_ns) = (args.interval.0, args.duration.map(|time| time.0));
     let watch = WatchTask {
-        plan: WatchPlan {
-            functions: addresses,
-            interval_ns: args.interval.0,
-            duration_ns: args.duration.map(|time| time.0),
-            clear_lbms: false,
-        },
+        plan: WatchPlan { functions: addresses, interval_ns, duration_ns, clear_lbms: false },
         environment: environment::read(&ctx.root),
         label: args.output.file.label.clone(),
         backend,
-        warnings: None,
-        former: BTreeMap::new(),
-        commands: None,
+        ..WatchTask::default()
     };
     let bar = bar(ctx, "{msg}");
     let mut is_told = false;

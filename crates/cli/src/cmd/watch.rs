@@ -201,14 +201,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let file = args.output.file.create(&[])?;
     let form = args.output.form(Form::Changes { all: args.output.all });
     let mut output = Output::new(form, form.out(), file, args.output.file.label.clone()).with_ring(ring);
-    let plan = WatchPlan {
-        functions,
-        interval_ns: args.interval.0,
-        duration_ns: args.duration.map(|duration| duration.0),
-        clear_lbms: args.clear_lbms,
-    };
+    let (interval_ns, duration_ns) = (args.interval.0, args.duration.map(|duration| duration.0));
     let task = WatchTask {
-        plan,
+        plan: WatchPlan { functions, interval_ns, duration_ns, clear_lbms: args.clear_lbms },
         environment,
         label: args.output.file.label.clone(),
         backend,

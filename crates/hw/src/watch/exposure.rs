@@ -8,16 +8,15 @@ use pciescope_core::Bdf;
 
 use super::cause::{self, LinkRate};
 use super::tracker::state;
-use super::words::words;
 use super::{End, Fixed, Moment, Sample, bits};
 
 /// Bits and errors of a link since the first sample.
 ///
 /// The time from a sample to the next is an interval. An end keeps one bit of status for each kind of error until the kernel has
 /// read it, so two errors may count as one: a bound takes intervals with an error, and the bits of those without.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Exposure {
-    link: Bdf,
+    link: Option<Bdf>,
     /// Whether the errors of the port, and of the function below it, are seen.
     is_seen: [bool; 2],
     last: Option<(Moment, BTreeMap<Bdf, End>)>,
@@ -33,25 +32,14 @@ pub struct Exposure {
     pub errors: [[u64; 3]; 2],
     /// How long the time was that does not count, by its reason, in nanoseconds.
     pub uncounted_ns: BTreeMap<&'static str, u64>,
-    /// How the link ran in the last interval, and what it then sent towards ends that count, in bits per second.
-    pub rate: (String, f64),
+    /// What the link sent towards ends that count in the last interval, in bits per second; 0 where that is not known.
+    pub bits_per_s: f64,
 }
 
 impl Exposure {
     /// Of the link of a function; whether the errors of its port and of the function below are seen.
     pub fn new(link: Bdf, is_seen: [bool; 2]) -> Exposure {
-        Exposure {
-            link,
-            is_seen,
-            last: None,
-            ends: [None, None],
-            bits: 0.0,
-            clear_bits: 0.0,
-            intervals: [0; 2],
-            errors: [[0; 3]; 2],
-            uncounted_ns: BTreeMap::new(),
-            rate: (String::new(), 0.0),
-        }
+        Exposure { link: Some(link), is_seen, ..Exposure::default() }
     }
 
     /// Errors of both ends.
@@ -61,8 +49,9 @@ impl Exposure {
 
     /// Adds the time since the sample before; whether counters beside AER counted an error in it.
     pub fn next(&mut self, sample: &Sample, mut is_hit: bool) {
-        let below = |end: &&End| end.fixed.function.path.last() == Some(&self.link);
-        let now = [sample.functions.get(&self.link), sample.functions.values().find(below)];
+        let Some(link) = self.link else { return };
+        let below = |end: &&End| end.fixed.function.path.last() == Some(&link);
+        let now = [sample.functions.get(&link), sample.functions.values().find(below)];
         for (kept, now) in self.ends.iter_mut().zip(now) {
             *kept = now.map(|end| Arc::clone(&end.fixed)).or(kept.take());
         }
@@ -88,23 +77,18 @@ impl Exposure {
             true => Err("a counter of errors fell"),
             false if is_unread => Err("errors could not be read"),
             false if slept_ns > super::tracker::SLEPT_NS => Err("the machine slept"),
-            false => steady(&before, now, self.link),
+            false => steady(&before, now, link),
         };
         self.intervals[1] += u64::from(is_hit);
-        match rate {
-            Err(why) => {
-                self.rate = (why.to_owned(), 0.0);
-                *self.uncounted_ns.entry(why).or_default() += step_ns;
-            }
-            Ok(rate) => {
-                let directions = self.is_seen.iter().filter(|is_seen| **is_seen).count() as f64;
-                let bits_per_s = rate.0 * 1e9 * f64::from(rate.1) * directions;
-                self.rate = (words(rate), bits_per_s);
-                self.intervals[0] += 1;
-                self.bits += bits_per_s * step_ns as f64 / 1e9;
-                self.clear_bits += if is_hit { 0.0 } else { bits_per_s * step_ns as f64 / 1e9 };
-            }
-        }
+        let rate = rate.inspect_err(|why| *self.uncounted_ns.entry(why).or_default() += step_ns);
+        self.bits_per_s = rate.map_or(0.0, |(gts, lanes)| {
+            let directions = self.is_seen.iter().filter(|is_seen| **is_seen).count();
+            gts * 1e9 * f64::from(lanes) * directions as f64
+        });
+        let bits = self.bits_per_s * step_ns as f64 / 1e9;
+        self.intervals[0] += u64::from(rate.is_ok());
+        self.bits += bits;
+        self.clear_bits += if is_hit { 0.0 } else { bits };
     }
 }
 

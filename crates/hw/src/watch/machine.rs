@@ -396,29 +396,24 @@ impl Links for LiveLinks {
     }
 
     fn clear_lbms(&mut self) -> Vec<Bdf> {
-        let mut cleared = Vec::new();
-        for (&bdf, known) in &mut self.known {
-            let Some(at) = known.offsets.and_then(|offsets| offsets.express) else { continue };
+        let (root, files, reads) = (&self.root, &mut self.files, &mut self.reads_between);
+        let cleared = self.known.values_mut().filter_map(|known| {
+            let (at, link) = (known.offsets?.express?, known.link?);
             // While a link trains, its sample does not hold. While it is down, kernels from 6.5 on look at the bit to tell
             // whether it fails to train.
-            let is_shown = known.link.is_some_and(|link| {
-                link & (bits::MANAGED | bits::TRAINING) == bits::MANAGED
-                    && (link & bits::ACTIVE != 0 || !known.fixed.reports_active)
-            });
-            if !is_shown || !known.fixed.leads_down || known.is_used_by_kernel() {
-                continue;
+            let is_shown = link & (bits::MANAGED | bits::TRAINING) == bits::MANAGED && known.fixed.leads_down;
+            let is_up = link & bits::ACTIVE != 0 || !known.fixed.reports_active;
+            if !is_shown || !is_up || known.is_used_by_kernel() {
+                return None;
             }
+            known.write_link_status(root, (bits::MANAGED >> 16) as u16).ok()?;
             let mut dword = [0; 4];
-            let is_written = known.write_link_status(&self.root, (bits::MANAGED >> 16) as u16).is_ok();
-            let read = self.files.exact(&self.root, bdf, "config", at + 0x10, &mut dword);
-            self.reads_between += 1;
-            let link = u32::from_le_bytes(dword);
-            if is_written && read.is_some() && link & bits::MANAGED == 0 {
-                known.link = known.link.map(|link| link & !bits::MANAGED);
-                cleared.push(bdf);
-            }
-        }
-        cleared
+            files.exact(root, known.fixed.bdf(), "config", at + 0x10, &mut dword)?;
+            *reads += 1;
+            known.link = Some(link & !bits::MANAGED | u32::from_le_bytes(dword) & bits::MANAGED);
+            (known.link? & bits::MANAGED == 0).then_some(known.fixed.bdf())
+        });
+        cleared.collect()
     }
 
     fn ready(&self) -> Option<BorrowedFd<'_>> {

@@ -77,37 +77,26 @@ impl Script {
     }
 
     fn play(&mut self, bdf: Bdf, event: ScriptEvent) {
-        let start = self.start.get(&bdf);
+        if let (ScriptEvent::Back, Some(start)) = (event, self.start.get(&bdf)) {
+            let again = Fixed { inode: start.fixed.inode + self.round + 1, ..Fixed::clone(&start.fixed) };
+            self.now.insert(bdf, End { fixed: Arc::new(again), ..start.clone() });
+        }
+        let Some(end) = self.now.get_mut(&bdf) else { return };
+        let link = end.link.unwrap_or_default();
         match event {
+            ScriptEvent::Link(speed, width) => end.link = Some(link & !0x03ff_0000 | link_status(speed, width)),
+            ScriptEvent::Bits(bits) => end.link = Some(link | bits),
+            ScriptEvent::Target(speed) => end.link_2 = Some(code(speed) as u16),
+            ScriptEvent::Errors(more) => {
+                end.errors.get_or_insert_default()[0] += more;
+                end.bit_errors.get_or_insert_default()[0] += more;
+            }
+            ScriptEvent::Card(is_there) => {
+                let slot = end.slot.unwrap_or_default();
+                end.slot = Some(if is_there { slot | bits::CARD } else { slot & !bits::CARD });
+            }
             ScriptEvent::Gone => drop(self.now.remove(&bdf)),
-            ScriptEvent::Back => {
-                if let Some(end) = start {
-                    let mut end = end.clone();
-                    let again = Fixed { inode: end.fixed.inode + self.round + 1, ..Fixed::clone(&end.fixed) };
-                    end.fixed = Arc::new(again);
-                    self.now.insert(bdf, end);
-                }
-            }
-            _ => {
-                let Some(end) = self.now.get_mut(&bdf) else { return };
-                let link = end.link.unwrap_or_default();
-                match event {
-                    ScriptEvent::Link(speed, width) => {
-                        end.link = Some(link & !0x03ff_0000 | link_status(speed, width));
-                    }
-                    ScriptEvent::Bits(bits) => end.link = Some(link | bits),
-                    ScriptEvent::Target(speed) => end.link_2 = Some(code(speed) as u16),
-                    ScriptEvent::Errors(more) => {
-                        end.errors.get_or_insert_default()[0] += more;
-                        end.bit_errors.get_or_insert_default()[0] += more;
-                    }
-                    ScriptEvent::Card(is_there) => {
-                        let slot = end.slot.unwrap_or_default();
-                        end.slot = Some(if is_there { slot | bits::CARD } else { slot & !bits::CARD });
-                    }
-                    ScriptEvent::Gone | ScriptEvent::Back => {}
-                }
-            }
+            ScriptEvent::Back => {}
         }
     }
 }
@@ -135,12 +124,14 @@ impl Links for Script {
     }
 
     fn clear_lbms(&mut self) -> Vec<Bdf> {
-        let shown = |end: &&mut End| end.link.is_some_and(|link| link & bits::MANAGED != 0);
-        let cleared = self.now.values_mut().filter(shown).map(|end| {
-            end.link = end.link.map(|link| link & !bits::MANAGED);
-            end.fixed.bdf()
-        });
-        cleared.collect()
+        let all = self.now.values_mut().filter_map(|end| Some((end.fixed.bdf(), end.link.as_mut()?)));
+        let shown = all.filter(|(_, link)| **link & bits::MANAGED != 0);
+        shown
+            .map(|(bdf, link)| {
+                *link &= !bits::MANAGED;
+                bdf
+            })
+            .collect()
     }
 
     fn real_ns(&self, ns: u64) -> u64 {

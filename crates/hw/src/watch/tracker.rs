@@ -149,7 +149,7 @@ impl Tracker {
             .saturating_sub(sample.at.monotonic_ns.saturating_sub(self.last.monotonic_ns));
         let is_gap = !is_first && slept_ns > SLEPT_NS;
         if is_gap {
-            seen.push(gap(before_ns, now_ns, slept_ns));
+            seen.push(gap((before_ns, now_ns), slept_ns));
         }
         self.reads += sample.reads;
         self.samples += 1 + u64::from(sample.is_again);
@@ -281,15 +281,9 @@ impl Tracker {
             let since = self.since.insert((bdf, of), now_ns).unwrap_or(0);
             let sampled = if is_register { Source::Registers } else { Source::Sysfs };
             let source = told.map_or(sampled, |_| Source::Tracepoint);
-            let change = Change { of, from: Some(from), to, cause, source, evidence, may_have_missed: false, times: 1 };
-            seen.push(Seen {
-                fixed: Some(Arc::clone(&fixed)),
-                change,
-                below: None,
-                lasted: (since, now_ns),
-                lost_bytes_per_s: None,
-                errors: [None, None],
-            });
+            let change = Change { cause, evidence, ..Change::new(of, Some(from), to, source) };
+            let (fixed, lasted) = (Some(Arc::clone(&fixed)), (since, now_ns));
+            seen.push(Seen { fixed, change, below: None, lasted, lost_bytes_per_s: None, errors: [None; 2] });
         }
     }
 
@@ -317,13 +311,10 @@ impl Tracker {
                 Some(best)
             });
             let lost_bytes_per_s = better.map(|best| rate(best) - rate(state));
+            let below = below.map(|below| Arc::clone(&below.fixed));
+            let (fixed, changes) = (Arc::clone(&now.fixed), u64::from(better.is_some()));
             let track = Track {
-                total: Total {
-                    fixed: Arc::clone(&now.fixed),
-                    below: below.map(|below| Arc::clone(&below.fixed)),
-                    changes: u64::from(better.is_some()),
-                    ..Total::default()
-                },
+                total: Total { fixed: fixed.clone(), below: below.clone(), changes, ..Total::default() },
                 state: Some(state),
                 at_ns: now_ns,
                 best: rate(better.unwrap_or(state)),
@@ -332,24 +323,10 @@ impl Tracker {
                 counts,
                 ..Track::default()
             };
-            let change = Change {
-                of: Subject::Link,
-                from: better.map(words),
-                to: words(state),
-                cause,
-                source,
-                evidence,
-                may_have_missed: false,
-                times: 1,
-            };
-            seen.push(Seen {
-                fixed: Some(Arc::clone(&now.fixed)),
-                change,
-                below: below.map(|below| Arc::clone(&below.fixed)),
-                lasted: (now_ns, now_ns),
-                lost_bytes_per_s,
-                errors: counts.map(|count| count.map(|count| (count, count))),
-            });
+            let change = Change::new(Subject::Link, better.map(words), words(state), source);
+            let (change, lasted) = (Change { cause, evidence, ..change }, (now_ns, now_ns));
+            let errors = counts.map(|count| count.map(|count| (count, count)));
+            seen.push(Seen { fixed: Some(fixed), change, below, lasted, lost_bytes_per_s, errors });
             self.since.insert((bdf, Subject::Link), now_ns);
             self.links.insert(bdf, track);
             return;
@@ -370,9 +347,8 @@ impl Tracker {
             total.asleep_ns += step_ns;
         }
         let lost = |best: f64, state: LinkRate| (best - rate(state)).max(0.0);
-        if let Some(before) =
-            track.state.filter(|before| track.is_loss && !is_asleep && lost(track.best, *before) > 0.0)
-        {
+        let is_lost = |before: &LinkRate| track.is_loss && !is_asleep && lost(track.best, *before) > 0.0;
+        if let Some(before) = track.state.filter(is_lost) {
             total.below_ns += step_ns;
             total.lost_bytes += lost(track.best, before) * step_ns as f64 / 1e9;
         }
@@ -419,42 +395,21 @@ impl Tracker {
         }
         let errors = [0, 1].map(|end| track.errors[end].zip(counts[end]));
         let since = self.since.insert((bdf, Subject::Link), now_ns).unwrap_or(0);
-        let change = Change {
-            of: Subject::Link,
-            from: Some(words(was)),
-            to: words(state),
-            cause: Some(cause),
-            source,
-            evidence,
-            may_have_missed: std::mem::take(&mut track.was_blind),
-            times: 1,
-        };
-        track.state = Some(state);
-        track.errors = counts;
-        let lost_bytes_per_s = Some(lost(track.best, state));
-        seen.push(Seen {
-            fixed: Some(Arc::clone(&now.fixed)),
-            below: track.total.below.clone(),
-            change,
-            lasted: (since, now_ns),
-            lost_bytes_per_s,
-            errors,
-        });
+        let may_have_missed = std::mem::take(&mut track.was_blind);
+        let change = Change::new(Subject::Link, Some(words(was)), words(state), source);
+        let change = Change { cause: Some(cause), evidence, may_have_missed, ..change };
+        (track.state, track.errors) = (Some(state), counts);
+        let (lost_bytes_per_s, lasted) = (Some(lost(track.best, state)), (since, now_ns));
+        let (fixed, below) = (Some(Arc::clone(&now.fixed)), track.total.below.clone());
+        seen.push(Seen { fixed, below, change, lasted, lost_bytes_per_s, errors });
     }
 }
 
-fn gap(before_ns: u64, now_ns: u64, slept_ns: u64) -> Seen {
-    let change = Change {
-        of: Subject::Gap,
-        from: Some("awake".to_owned()),
-        to: format!("awake, after {:.1} s of sleep", slept_ns as f64 / 1e9),
-        cause: None,
-        source: Source::Clock,
-        evidence: Vec::new(),
-        may_have_missed: true,
-        times: 1,
-    };
-    Seen { fixed: None, below: None, change, lasted: (before_ns, now_ns), lost_bytes_per_s: None, errors: [None, None] }
+fn gap(lasted: (u64, u64), slept_ns: u64) -> Seen {
+    let to = format!("awake, after {:.1} s of sleep", slept_ns as f64 / 1e9);
+    let change = Change::new(Subject::Gap, Some("awake".to_owned()), to, Source::Clock);
+    let change = Change { may_have_missed: true, ..change };
+    Seen { fixed: None, below: None, change, lasted, lost_bytes_per_s: None, errors: [None; 2] }
 }
 
 /// Why a change that comes back before the next sample would leave no trace; `None` where it would.

@@ -1,7 +1,7 @@
 //! A soak: the bound on the bit error ratio of a link, what it stands on, and what was not counted.
 
 use pciescope_core::Record;
-use pciescope_core::soak::{Detector, Soak, SoakEnd, TEST as SOAK};
+use pciescope_core::soak::{Detector, LinkEnd, Soak, SoakEnd, TEST as SOAK};
 use pciescope_core::text::span;
 
 use super::conclusions::{Conclusions, Place};
@@ -31,21 +31,15 @@ pub(super) fn facts(section: &Section) -> Facts {
     facts.lines.extend(of_end.chain(uncounted).map(|line| paint(Tone::Doubt, &clean(&line))));
     facts.tiles = tiles(record, soak);
     facts.mark_section(section);
-    let rows: Vec<(String, [Option<f64>; 3])> = soak
-        .ends
-        .iter()
-        .zip(["port", "device"])
-        .map(|(end, word)| {
-            let count = |kind: &str| metric(record, &format!("{word}_{kind}")).filter(|_| end.blind_by.is_none());
-            (end.bdf.to_string(), ["receiver_errors", "bad_tlps", "bad_dllps"].map(count))
-        })
-        .collect();
-    let count = |count: Option<f64>| count.map_or("not seen".to_owned(), |count| thousands(count as u64));
-    facts.table = Some(Rows::of(&rows).columns(&[
-        ("End", 12, Left, &|(end, _)| end.clone()),
-        ("Receiver errors", 15, Right, &|(_, counts)| count(counts[0])),
-        ("Bad TLPs", 8, Right, &|(_, counts)| count(counts[1])),
-        ("Bad DLLPs", 9, Right, &|(_, counts)| count(counts[2])),
+    let count = |(end, word): &(&LinkEnd, &str), kind: &str| {
+        let count = metric(record, &format!("{word}_{kind}")).filter(|_| end.blind_by.is_none());
+        count.map_or("not seen".to_owned(), |count| thousands(count as u64))
+    };
+    facts.table = Some(Rows::of(&ends(soak)).columns(&[
+        ("End", 12, Left, &|(end, _)| end.bdf.to_string()),
+        ("Receiver errors", 15, Right, &|end| count(end, "receiver_errors")),
+        ("Bad TLPs", 8, Right, &|end| count(end, "bad_tlps")),
+        ("Bad DLLPs", 9, Right, &|end| count(end, "bad_dllps")),
     ]));
     let range = metric(record, "bit_error_ratio_low").zip(metric(record, "bit_error_ratio_high"));
     facts.below = range.map(|(low, high)| {
@@ -79,10 +73,15 @@ fn parts(record: &Record) -> Option<(String, String)> {
     Some((bound, format!("{seen} in {} bits{}", down(value("lane_bits")), payload(record))))
 }
 
+/// The ends, each with what its figures are named by.
+fn ends(soak: &Soak) -> Vec<(&LinkEnd, &'static str)> {
+    soak.ends.iter().zip(["port", "device"]).collect()
+}
+
 /// What counters of the ends counted beside AER: `0000:00:01.0 counted beside AER: retry_tlp 3, sync_header_error 2 (lane 1)`.
 fn beside(record: &Record, soak: &Soak) -> Vec<String> {
     let has = |word: &str| metric(record, &format!("{word}_layer2_errors")).is_some();
-    let ends: Vec<_> = soak.ends.iter().zip(["port", "device"]).filter(|(_, word)| has(word)).collect();
+    let ends: Vec<_> = ends(soak).into_iter().filter(|(_, word)| has(word)).collect();
     let view = if ends.len() < soak.ends.len() { ", at one end only" } else { "" };
     let of_end = ends.iter().map(|(end, _)| {
         let own = soak.events.iter().filter(|event| event.bdf == end.bdf).map(|event| {

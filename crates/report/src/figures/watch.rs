@@ -7,7 +7,7 @@ use pciescope_core::{Bdf, Record};
 
 use super::{Figure, MOST_BARS};
 use crate::chart::{BandRow, Bands, Chart};
-use crate::links::{LinkRow, changes, link_columns, links, name};
+use crate::links::{LinkRow, bdf, changes, link_columns, links, name};
 use crate::model::{Section, metric};
 use crate::text::{clean, rate};
 
@@ -23,13 +23,9 @@ pub fn of(section: &Section) -> Vec<Figure> {
     let end_ns = section.records.iter().filter_map(|record| record.interval).map(|one| one.end_ns).max().unwrap_or(0);
     let mut states: BTreeMap<Option<Bdf>, Vec<(&Record, &Change)>> = BTreeMap::new();
     let mut errors: BTreeMap<Option<Bdf>, Vec<(f64, String)>> = BTreeMap::new();
-    let starts = section.records.iter().filter_map(|record| Some((*record, record.change.as_ref()?)));
-    for (record, change) in starts {
-        let Some(function) = &record.device else { continue };
-        let bdf = function.bdf;
-        if change.of == Subject::Link && !change.is_between() {
-            states.entry(bdf).or_default().push((record, change));
-        }
+    let all = section.records.iter().filter_map(|record| Some((*record, record.change.as_ref()?)));
+    for (record, change) in all.filter(|(_, change)| change.of == Subject::Link && !change.is_between()) {
+        states.entry(bdf(record)).or_default().push((record, change));
     }
     for (record, change) in changes(section).filter(|(_, change)| change.of == Subject::Errors) {
         let (Some(function), Some(interval)) = (&record.device, record.interval) else { continue };
@@ -64,7 +60,7 @@ fn row(
     errors: &BTreeMap<Option<Bdf>, Vec<(f64, String)>>,
     end_s: f64,
 ) -> BandRow {
-    let bdf = link.record.device.as_ref().and_then(|function| function.bdf);
+    let bdf = bdf(link.record);
     let own = states.get(&bdf).map(Vec::as_slice).unwrap_or_default();
     let at = |record: &Record| record.interval.map_or(0.0, |interval| interval.end_ns as f64 / 1e9);
     let lost = |record: &Record| metric(record, "lost_bytes_per_s").unwrap_or(0.0);
