@@ -24,8 +24,20 @@ pub(super) struct Pair<'e> {
 impl Pair<'_> {
     /// What the kernel itself did. An interrupt tells that hardware did something.
     fn done(&self) -> Option<(Cause, Vec<String>)> {
-        let all = [(RETRAIN, Cause::Software), (ENUMERATION, Cause::Enumeration)];
-        all.into_iter().find(|(reason, _)| self.reason == Some(*reason)).map(|(_, cause)| (cause, Vec::new()))
+        let cause = match self.reason? {
+            RETRAIN => Cause::Software,
+            ENUMERATION => Cause::Enumeration,
+            _ => return None,
+        };
+        Some((cause, Vec::new()))
+    }
+
+    /// Whether LABS and LBMS are newly set, and whether an end reported errors.
+    fn signs(&self) -> (bool, bool, bool) {
+        let sum = |end: Option<&End>| end.and_then(|end| end.errors).map_or(0, |errors| errors.iter().sum::<u64>());
+        let before = sum(Some(self.ends.0)) + sum(self.below.0);
+        let has_errors = sum(Some(self.ends.1)) + sum(self.below.1) > before;
+        (is_new(self.ends, bits::AUTONOMOUS), is_new(self.ends, bits::MANAGED), has_errors)
     }
 }
 
@@ -58,12 +70,6 @@ pub(super) fn rate((speed, width): LinkRate) -> f64 {
 /// Whether it is a display, which lowers its link's speed while it is idle.
 pub(super) fn is_display(end: &End) -> bool {
     end.fixed.function.class >> 16 == 0x03
-}
-
-/// Errors that both ends reported before and now.
-fn errors(pair: &Pair) -> (u64, u64) {
-    let sum = |end: Option<&End>| end.and_then(|end| end.errors).map_or(0, |errors| errors.iter().sum());
-    (sum(Some(pair.ends.0)) + sum(pair.below.0), sum(Some(pair.ends.1)) + sum(pair.below.1))
 }
 
 /// What was done to a link, by registers that may change some samples before the link does.
@@ -115,7 +121,6 @@ impl Hint {
 /// The cause of a change of speed or width, and the evidence. `hint` is the last one, if it is not old.
 pub(super) fn of_link(pair: &Pair, hint: Option<Hint>) -> (Cause, Vec<String>) {
     let (before, now) = pair.ends;
-    let said = |cause, text: String| (cause, vec![text]);
     // The kernel calls it a hot-plug too when a link comes back by itself.
     let is_plugged = |hint: &Hint| pair.reason == Some(HOT_PLUG) && hint.cause == Cause::HotPlug;
     if let Some(hint) = hint.filter(|hint| hint.explains(pair.states) || is_plugged(hint)) {
@@ -125,52 +130,47 @@ pub(super) fn of_link(pair: &Pair, hint: Option<Hint>) -> (Cause, Vec<String>) {
     let ((_, lanes_before), (_, lanes)) = pair.states;
     if sleeps(pair.below.0) != sleeps(pair.below.1) && (lanes == 0) != (lanes_before == 0) {
         let word = if sleeps(pair.below.1) { "asleep" } else { "awake" };
-        return said(Cause::PowerSaving, format!("the function below is {word}"));
+        return said(Cause::PowerSaving, &format!("the function below is {word}"));
     }
     if let Some(done) = pair.done() {
         return done;
     }
-    let (errors_before, errors_now) = errors(pair);
-    if lanes == lanes_before && errors_now == errors_before && pair.below.1.is_some_and(is_display) {
-        return said(Cause::PowerSaving, "a display, the same lanes, no error".to_owned());
+    let (is_autonomous, is_managed, has_errors) = pair.signs();
+    if lanes == lanes_before && !has_errors && pair.below.1.is_some_and(is_display) {
+        return said(Cause::PowerSaving, "a display, the same lanes, no error");
     }
     let is_better = rate(pair.states.1) > rate(pair.states.0);
-    match (is_new(pair.ends, bits::AUTONOMOUS), is_new(pair.ends, bits::MANAGED)) {
-        (true, false) => said(Cause::Autonomous, "LABS was set".to_owned()),
+    match (is_autonomous, is_managed) {
+        (true, false) => said(Cause::Autonomous, "LABS was set"),
         // Hardware retrains to mend a link only downwards; the other reason for this bit is Retrain Link.
-        (false, true) if is_better => said(Cause::Software, "LBMS was set, and the link became better".to_owned()),
-        (false, true) => said(Cause::Reliability, "LBMS was set".to_owned()),
-        (true, true) if errors_now > errors_before => {
-            said(Cause::Reliability, "LBMS and LABS were set, with errors".to_owned())
+        (false, true) if is_better => said(Cause::Software, "LBMS was set, and the link became better"),
+        (false, true) => said(Cause::Reliability, "LBMS was set"),
+        (true, true) if has_errors => said(Cause::Reliability, "LBMS and LABS were set, with errors"),
+        (true, true) => said(Cause::Unknown, "LBMS and LABS were both set"),
+        _ if pair.reason == Some(INTERRUPT) && !is_better && has_errors => {
+            said(Cause::Reliability, "an end reported errors")
         }
-        (true, true) => said(Cause::Unknown, "LBMS and LABS were both set".to_owned()),
-        (false, false) if pair.reason == Some(INTERRUPT) && !is_better && errors_now > errors_before => {
-            said(Cause::Reliability, "an end reported errors".to_owned())
-        }
-        (false, false) if now.fixed.is_cleared => said(Cause::Unknown, "the kernel clears LBMS".to_owned()),
-        (false, false) if has(before, bits::MANAGED | bits::AUTONOMOUS) => {
-            said(Cause::Unknown, "LBMS or LABS was set before".to_owned())
-        }
-        (false, false) => (Cause::Unknown, Vec::new()),
+        _ if now.fixed.is_cleared => said(Cause::Unknown, "the kernel clears LBMS"),
+        _ if has(before, bits::MANAGED | bits::AUTONOMOUS) => said(Cause::Unknown, "LBMS or LABS was set before"),
+        _ => (Cause::Unknown, Vec::new()),
     }
 }
 
 /// The cause of a change that came back between two samples.
 pub(super) fn between(pair: &Pair) -> (Cause, Vec<String>) {
-    if let Some(done) = pair.done() {
-        return done;
-    }
-    let (errors_before, errors_now) = errors(pair);
-    match (is_new(pair.ends, bits::AUTONOMOUS), is_new(pair.ends, bits::MANAGED)) {
-        (true, false) => (Cause::Autonomous, vec!["LABS was set".to_owned()]),
-        (false, true) if errors_now > errors_before => {
-            (Cause::Reliability, vec!["LBMS was set, with errors".to_owned()])
-        }
-        (true, true) => (Cause::Unknown, vec!["LBMS and LABS were set".to_owned()]),
-        (false, true) => (Cause::Unknown, vec!["LBMS was set".to_owned()]),
-        (false, false) if errors_now > errors_before => (Cause::Reliability, vec!["an end reported errors".to_owned()]),
-        (false, false) => (Cause::Unknown, vec!["the kernel clears LBMS".to_owned()]),
-    }
+    pair.done().unwrap_or_else(|| match pair.signs() {
+        (true, false, _) => said(Cause::Autonomous, "LABS was set"),
+        (false, true, true) => said(Cause::Reliability, "LBMS was set, with errors"),
+        (true, true, _) => said(Cause::Unknown, "LBMS and LABS were set"),
+        (false, true, false) => said(Cause::Unknown, "LBMS was set"),
+        (false, false, true) => said(Cause::Reliability, "an end reported errors"),
+        (false, false, false) => said(Cause::Unknown, "the kernel clears LBMS"),
+    })
+}
+
+/// A cause, and the one thing that tells.
+fn said(cause: Cause, text: &str) -> (Cause, Vec<String>) {
+    (cause, vec![text.to_owned()])
 }
 
 /// What a slot tells of a card that came or went.

@@ -45,7 +45,9 @@ pub trait Links {
 
     /// Clears Link Bandwidth Management Status of the ports at which the last sample showed it. Gives the ports that do not
     /// show it any more.
-    fn clear_lbms(&mut self) -> Vec<Bdf>;
+    fn clear_lbms(&mut self) -> Vec<Bdf> {
+        Vec::new()
+    }
 
     /// How long a time under watch takes in reality, in nanoseconds.
     fn real_ns(&self, ns: u64) -> u64 {

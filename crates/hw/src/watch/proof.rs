@@ -73,15 +73,14 @@ pub fn prove(
     ends: &[Bdf],
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Proof, Refused> {
-    let maker: Box<dyn Maker> = match block(&Config::load(root, port)) {
-        Some(at) => Box::new(Block::open(root, port, at as u64, below)?),
-        None => Box::new(Told::open(root)?),
+    let Maker { make, detector, how, hint } = match block(&Config::load(root, port)) {
+        Some(at) => Block::open(root, port, at as u64, below)?.maker(),
+        None => told(root)?,
     };
-    let (detector, how, hint) = maker.words();
     for bdf in ends {
         for round in 1..=ROUNDS {
             let before = count(root, *bdf);
-            maker.make(*bdf).map_err(|err| (format!("cannot make an error at {bdf}: {err}"), hint.to_owned()))?;
+            make(*bdf).map_err(|err| (format!("cannot make an error at {bdf}: {err}"), hint.to_owned()))?;
             let end = Instant::now() + SEEN_WITHIN;
             while count(root, *bdf) == before {
                 if is_stopped() {
@@ -104,11 +103,12 @@ fn count(root: &Root, bdf: Bdf) -> u64 {
     own.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
 }
 
-/// What makes an error that an end has to count.
-trait Maker {
-    fn make(&self, end: Bdf) -> io::Result<()>;
-    /// What it proves, how in words, and what to look at where it fails.
-    fn words(&self) -> (Detector, &'static str, &'static str);
+/// What makes an error that an end has to count; what it proves, how in words, and what to look at where it fails.
+struct Maker {
+    make: Box<dyn Fn(Bdf) -> io::Result<()>>,
+    detector: Detector,
+    how: &'static str,
+    hint: &'static str,
 }
 
 /// The block RAS D.E.S. of a port (docs/spec/rasdes.md, "Error injection").
@@ -156,9 +156,6 @@ impl Block {
     fn write(&self, offset: u64, value: u32) -> io::Result<()> {
         self.file.write_all_at(&value.to_le_bytes(), self.at + offset)
     }
-}
-
-impl Maker for Block {
     fn make(&self, end: Bdf) -> io::Result<()> {
         self.write(EINJ0, if end == self.port { WRONG_RECEIVED } else { WRONG_SENT })?;
         self.write(EINJ_ENABLE, 1)?;
@@ -168,8 +165,9 @@ impl Maker for Block {
         }
         Ok(())
     }
-    fn words(&self) -> (Detector, &'static str, &'static str) {
-        (Detector::Proven, "made on the link by RAS D.E.S.", WRITES)
+    fn maker(self) -> Maker {
+        let how = "made on the link by RAS D.E.S.";
+        Maker { make: Box::new(move |end| self.make(end)), detector: Detector::Proven, how, hint: WRITES }
     }
 }
 
@@ -196,29 +194,19 @@ fn block(config: &Config) -> Option<usize> {
 }
 
 /// The kernel's own injection: it shows the status to its AER driver as if a function had set it.
-struct Told(File);
-
-impl Told {
-    fn open(root: &Root) -> Result<Told, Refused> {
-        let file = File::options().write(true).open(root.path("/dev/aer_inject"));
-        file.map(Told).map_err(|err| {
-            let why = format!("no error can be made: the port has no RAS D.E.S., and /dev/aer_inject: {err}");
-            (why, "`modprobe aer_inject`, a module of the kernel, proves the path from the kernel on".to_owned())
-        })
-    }
-}
-
-impl Maker for Told {
-    fn make(&self, bdf: Bdf) -> io::Result<()> {
+fn told(root: &Root) -> Result<Maker, Refused> {
+    let file = File::options().write(true).open(root.path("/dev/aer_inject")).map_err(|err| {
+        let why = format!("no error can be made: the port has no RAS D.E.S., and /dev/aer_inject: {err}");
+        (why, "`modprobe aer_inject`, a module of the kernel, proves the path from the kernel on".to_owned())
+    })?;
+    let make = move |bdf: Bdf| {
         // struct aer_error_inj (drivers/pci/pcie/aer_inject.c): bus, device, function; status; header log; domain.
         let mut told = [0; 32];
         told[..3].copy_from_slice(&[bdf.bus, bdf.device, bdf.function]);
         told[8..12].copy_from_slice(&BAD_TLP.to_ne_bytes());
         told[28..].copy_from_slice(&bdf.domain.to_ne_bytes());
-        io::Write::write_all(&mut &self.0, &told)
-    }
-    fn words(&self) -> (Detector, &'static str, &'static str) {
-        let hint = "the root port needs the kernel's AER service: /sys/bus/pci_express/drivers/aer";
-        (Detector::PathProven, "told to the kernel by aer_inject", hint)
-    }
+        io::Write::write_all(&mut &file, &told)
+    };
+    let hint = "the root port needs the kernel's AER service: /sys/bus/pci_express/drivers/aer";
+    Ok(Maker { make: Box::new(make), detector: Detector::PathProven, how: "told to the kernel by aer_inject", hint })
 }
