@@ -73,17 +73,23 @@ fn lost(link: &LinkRow, changes: &[(&Record, &Change)]) -> String {
             let lost = |record: &Record| metric(record, "lost_bytes_per_s").unwrap_or(0.0);
             lost(one.0).total_cmp(&lost(other.0))
         });
-    let why =
-        worst.map(|(record, change)| format!("; worst at {}: {}", stamp(record), said(change))).unwrap_or_default();
+    let why = worst.map(|(record, change)| {
+        let cause = change.cause.map_or("unknown", Cause::name);
+        clean(&format!("; worst at {}: {} ({cause})", stamp(record), what(change).trim_start_matches("link ")))
+    });
+    let why = why.unwrap_or_default();
     format!("{} lost {} in {}{why}", name(link.record), bytes(link.lost_bytes), span(below as u64))
 }
 
-/// `32 GT/s x4 -> 8 GT/s x4 (reliability)`.
-fn said(change: &Change) -> String {
-    let cause = change.cause.map(|cause| format!(" ({})", cause.name())).unwrap_or_default();
+/// `link 32 GT/s x4 -> 8 GT/s x4, 3 changes`.
+fn what(change: &Change) -> String {
+    let (of, to) = (change.of.name(), &change.to);
     let times = if change.times > 1 { format!(", {} changes", thousands(change.times)) } else { String::new() };
-    let from = change.from.as_deref().unwrap_or("");
-    clean(&format!("{from} -> {}{cause}{times}", change.to))
+    match &change.from {
+        None => format!("runs at {to}"),
+        Some(_) if change.is_between() => format!("{of} changed in between, {to}{times}"),
+        Some(from) => format!("{of} {from} -> {to}{times}"),
+    }
 }
 
 /// How often each cause was, the most frequent first.
@@ -149,14 +155,10 @@ pub(crate) fn columns(changes: &[(&Record, &Change)]) -> Columns {
     Rows::of(changes).columns(&[
         ("Time", 8, Right, &|(record, _)| stamp(record)),
         ("Function", 12, Left, &|(record, _)| bdf(record).map_or("machine".to_owned(), |bdf| bdf.to_string())),
-        ("Change", 6, Left, &|(_, change)| {
-            let of = if change.of == Subject::Link { String::new() } else { format!("{} ", change.of.name()) };
-            match change.is_between() {
-                true => clean(&format!("{}, and back", change.to)),
-                // Counts are long, and the one before stands a row above.
-                false if change.of == Subject::Errors => clean(&format!("{of}now {}", change.to)),
-                false => of + &said(&Change { cause: None, ..(*change).clone() }),
-            }
+        ("Change", 6, Left, &|(_, change)| match change.of {
+            // Counts are long, and the one before stands a row above.
+            Subject::Errors => clean(&format!("errors now {}", change.to)),
+            _ => clean(what(change).trim_start_matches("link ")),
         }),
         ("Cause", 5, Left, &|(_, change)| change.cause.map_or("-", Cause::name).to_owned()),
         ("Lost", 4, Right, &|(record, _)| {
@@ -175,12 +177,7 @@ pub fn line(record: &Record) -> String {
     let evidence =
         if change.evidence.is_empty() { String::new() } else { format!(" ({})", change.evidence.join(", ")) };
     let cause = change.cause.map(|cause| format!(": {}", cause.name())).unwrap_or_default();
-    let what = match (&change.from, change.is_between()) {
-        (None, _) => format!("runs at {}", change.to),
-        (_, true) => format!("{} changed in between, {}", change.of.name(), change.to),
-        (Some(from), _) => format!("{} {from} -> {}", change.of.name(), change.to),
-    };
-    let mut parts = vec![format!("{what}{cause}{evidence}")];
+    let mut parts = vec![format!("{}{cause}{evidence}", what(change))];
     let lost = metric(record, "lost_bytes_per_s").filter(|lost| *lost > 0.0);
     parts.extend(lost.map(|lost| format!("{} less than at best", rate(lost))));
     for (end, word) in [("port", "of the port"), ("device", "of the device")] {
@@ -189,7 +186,6 @@ pub fn line(record: &Record) -> String {
         let more = before.zip(now).map(|(before, now)| now - before).filter(|more| *more > 0.0);
         parts.extend(more.map(|more| format!("{} errors more {word}", thousands(more as u64))));
     }
-    parts.extend((change.times > 1).then(|| format!("{} changes in one", thousands(change.times))));
     parts.extend(change.may_have_missed.then(|| "others may have been missed before".to_owned()));
     // Of a state that was there when the watch began nobody knows how long the one before lasted.
     if let Some(interval) = record.interval.filter(|interval| interval.end_ns > interval.start_ns) {
