@@ -71,7 +71,6 @@ const ALL_EVERY_NS: u64 = 30_000_000_000;
 #[derive(Debug, Clone, Default)]
 struct Known {
     fixed: Arc<Fixed>,
-    path: Vec<Bdf>,
     driver: Option<String>,
     /// Its link registers as they were last read.
     link: Option<u32>,
@@ -209,7 +208,7 @@ impl LiveLinks {
         if self.reads_all {
             known.driver = pci::driver(&self.root, bdf);
         }
-        let is_asleep = self.is_asleep(bdf, &known.path);
+        let is_asleep = self.is_asleep(bdf, &known.fixed.function.path);
         if !is_asleep && known.offsets.is_none() {
             self.look_into(bdf, known);
         }
@@ -316,7 +315,6 @@ impl LiveLinks {
     fn look_up(&self, bdf: Bdf, inode: u64) -> Option<Known> {
         let id = |file: &str| pci::id(&self.root, bdf, file).ok();
         let (vendor, device, class) = (id("vendor")? as u16, id("device")? as u16, id("class")?);
-        let path = pci::path(&self.root, bdf);
         let function = Function {
             bdf: Some(bdf),
             vendor,
@@ -325,13 +323,13 @@ impl LiveLinks {
             name: pci::name(vendor, device),
             driver: pci::driver(&self.root, bdf),
             devices: nodes::names(&self.root, bdf),
-            path: path.clone(),
+            path: pci::path(&self.root, bdf),
             ..Function::default()
         };
-        let leads_down = pci::is_bridge(class) && path.len() % 2 == 0;
+        let leads_down = pci::is_bridge(class) && function.path.len() % 2 == 0;
         let fixed = Fixed { inode, function, leads_down, ..Fixed::default() };
         let driver = fixed.function.driver.clone();
-        Some(Known { fixed: Arc::new(fixed), path, driver, link: None, offsets: None })
+        Some(Known { fixed: Arc::new(fixed), driver, link: None, offsets: None })
     }
 
     /// What the registers of a function that is awake tell once.
@@ -339,7 +337,7 @@ impl LiveLinks {
         let config = self.files.config(&self.root, bdf);
         let express = Express::of(&config);
         let has_extended = config.has_extended();
-        let has_port = known.path.last().is_some_and(|port| self.known.contains_key(port));
+        let has_port = known.fixed.function.path.last().is_some_and(|port| self.known.contains_key(port));
         let mut fixed = Fixed::clone(&known.fixed);
         let most = link::shown(&self.root, bdf).map(|link| (link.max_speed_gts, link.max_width));
         fixed.has_link = (fixed.leads_down || !has_port) && most.is_some();

@@ -173,7 +173,45 @@ pub(super) fn conclude(out: &mut Conclusions, number: usize, section: &Section) 
 
 #[cfg(test)]
 mod tests {
+    use pciescope_core::soak::CountedEvent;
+
     use super::*;
+
+    #[test]
+    fn what_an_end_counts_beside_aer_is_named_by_end_and_lane() {
+        let bdf: Vec<pciescope_core::Bdf> = ["0000:00:01.0", "0000:01:00.0"].map(|bdf| bdf.parse().unwrap()).into();
+        let event = |event: &str, lane, count, at_least| CountedEvent {
+            bdf: bdf[0],
+            event: event.to_owned(),
+            lane,
+            count,
+            at_least,
+        };
+        let soak = Soak {
+            detector: Detector::NotProven,
+            proof: None,
+            ends: bdf.iter().map(|bdf| LinkEnd { bdf: *bdf, blind_by: None }).collect(),
+            below: None,
+            ended: SoakEnd::Over,
+            uncounted: Vec::new(),
+            events: vec![event("retry_tlp", None, 1200, false), event("sync_header_error", Some(2), 15, true)],
+        };
+        let mut record = Record::default();
+        assert!(beside(&record, &soak).is_empty(), "no end has counters");
+        let has = |record: &mut Record, end: &str| {
+            record.metrics.insert(format!("{end}_layer2_errors"), pciescope_core::Metric::count(0));
+        };
+        has(&mut record, "port");
+        let counted = "retry_tlp 1,200, sync_header_error 15 or more (lane 2)";
+        assert_eq!(beside(&record, &soak), [format!("0000:00:01.0 counted beside AER, at one end only: {counted}")]);
+        has(&mut record, "device");
+        let both = ["0000:00:01.0 counted beside AER: ".to_owned() + counted, "0000:01:00.0 counted beside AER: nothing".into()];
+        assert_eq!(beside(&record, &soak), both);
+        // No bit error by AER, and still not a soak without an error.
+        record.soak = Some(Box::new(soak));
+        record.metrics.insert("intervals_with_errors".to_owned(), pciescope_core::Metric::count(1));
+        assert!(parts(&record).unwrap().1.starts_with("errors that AER did not count in 1 of "), "{:?}", parts(&record));
+    }
 
     #[test]
     fn a_bound_is_rounded_up_and_its_bits_down() {
