@@ -205,12 +205,19 @@ mod tests {
         let counted = "retry_tlp 1,200, sync_header_error 15 or more (lane 2)";
         assert_eq!(beside(&record, &soak), [format!("0000:00:01.0 counted beside AER, at one end only: {counted}")]);
         has(&mut record, "device");
-        let both = ["0000:00:01.0 counted beside AER: ".to_owned() + counted, "0000:01:00.0 counted beside AER: nothing".into()];
+        let both = [
+            "0000:00:01.0 counted beside AER: ".to_owned() + counted,
+            "0000:01:00.0 counted beside AER: nothing".into(),
+        ];
         assert_eq!(beside(&record, &soak), both);
         // No bit error by AER, and still not a soak without an error.
         record.soak = Some(Box::new(soak));
         record.metrics.insert("intervals_with_errors".to_owned(), pciescope_core::Metric::count(1));
-        assert!(parts(&record).unwrap().1.starts_with("errors that AER did not count in 1 of "), "{:?}", parts(&record));
+        assert!(
+            parts(&record).unwrap().1.starts_with("errors that AER did not count in 1 of "),
+            "{:?}",
+            parts(&record)
+        );
     }
 
     #[test]
