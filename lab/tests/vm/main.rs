@@ -100,7 +100,7 @@ const PROOFS: &[harness::Test] = tests![
     watch::every_planted_change_of_forty_links_is_found_on_6_12,
     watch::every_planted_change_of_forty_links_is_found_on_the_newest_kernel,
     watch::twenty_minutes_of_nothing_wake_nothing_and_cost_little,
-    why::a_storm_of_interrupts_leaves_its_evidence seats 3,
+    why::nothing_planted_is_not_named_and_a_storm_leaves_its_evidence seats 3,
     why::every_plant_gets_its_name_on_6_1 seats 3,
     why::every_plant_gets_its_name_on_6_12 seats 3,
     why::every_plant_gets_its_name_on_the_newest_kernel seats 3,

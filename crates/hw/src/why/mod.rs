@@ -170,12 +170,11 @@ impl Evidence {
     /// Begins to look at the CPUs of a slice; or does not look, for what looking costs.
     pub fn begin(&mut self, cpus: &CpuList, looks: bool) {
         let mut old = BTreeMap::new();
-        // What stays on only costs.
-        let _ = self.here.as_ref().map(|rings| rings.enable(looks));
-        // What came since the last slice is no evidence.
+        // What came before this slice is no evidence.
         for rings in [&mut self.here, &mut self.wide].into_iter().flatten() {
             rings.drain(&mut old);
         }
+        self.enable(looks);
         let heartbeat = looks.then(|| Heartbeat::start(beside(&self.online, cpus), self.here.take()));
         self.running = Some(Begun { heartbeat, begun: clock::pair(), smis: self.smis() });
     }
@@ -194,6 +193,8 @@ impl Evidence {
             self.here = beaten.rings.take();
             beaten
         });
+        // What comes until the next slice only costs, and what finds no room then would be counted as lost in that one.
+        self.enable(false);
         let mut wide = BTreeMap::new();
         if let Some(rings) = &mut self.wide {
             rings.drain(&mut wide);
@@ -213,6 +214,10 @@ impl Evidence {
         let Beaten { gaps: standstills, busy, is_alone: has_heartbeat, .. } = beaten;
         let is_guest = self.is_guest;
         Some(Seen { timelines, standstills, busy, smis, is_guest, has_heartbeat, begun, ended })
+    }
+
+    fn enable(&self, is_on: bool) {
+        let _ = self.here.as_ref().map(|rings| rings.enable(is_on));
     }
 
     fn smis(&self) -> BTreeMap<u32, u64> {
