@@ -16,7 +16,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 
 use crate::say;
-use crate::support::{PATIENCE, Rig, lab_failed};
+use crate::support::{PATIENCE, Rig, is_arm64, lab_failed};
 
 /// What the module plants, and reads what came of it.
 const PLANT: &str = "/sys/module/pciescope_plant/parameters/plant";
@@ -201,19 +201,22 @@ fn look(begun: Instant, files: &[File], is_over: &AtomicBool) -> Vec<Look> {
     all
 }
 
-/// The guest's clock on the host's: at two times, what is to be added. Each is known to some microseconds.
-struct GuestClock([(u64, i64); 2]);
+/// The guest's clock on the host's: at two times, what is to be added, and to how many nanoseconds that is known.
+struct GuestClock {
+    pairs: [(u64, i64); 2],
+    error_ns: u64,
+}
 
 impl GuestClock {
     fn guest(&self, host: u64) -> u64 {
-        let [(begin, first), (end, last)] = self.0;
+        let [(begin, first), (end, last)] = self.pairs;
         let share = (host as f64 - begin as f64) / (end - begin).max(1) as f64;
         (host as i64 + first + ((last - first) as f64 * share) as i64) as u64
     }
 
     fn host(&self, guest: u64) -> u64 {
-        let about = guest as i64 - self.0[0].1;
-        (2 * about - (self.guest(about as u64) as i64 - self.0[0].1)) as u64
+        let about = guest as i64 - self.pairs[0].1;
+        (2 * about - (self.guest(about as u64) as i64 - self.pairs[0].1)) as u64
     }
 }
 
@@ -239,7 +242,7 @@ impl WhyBench {
         });
         // An NMI of long duration is told of on the console. The thread is above the measuring one.
         rig.must(
-            "set -e; modprobe msr; dmesg -n 1
+            "set -e; if [ $(uname -m) = x86_64 ]; then modprobe msr; fi; dmesg -n 1
              chrt -f -p 90 $(grep -l pciescope_plant /proc/[0-9]*/comm | cut -d/ -f3)
              irq=$(awk '/plant-edu/ { sub(\":\", \"\", $1); print $1 }' /proc/interrupts)
              echo 2 >/proc/irq/$irq/smp_affinity",
@@ -264,16 +267,20 @@ impl WhyBench {
         (from, self.elapsed())
     }
 
-    /// What is to be added to the host's clock, by the quickest of some NMIs.
-    fn offset(&self) -> (u64, i64) {
+    /// What is to be added to the host's clock and to how many nanoseconds it is known, by the quickest of some NMIs, or of
+    /// commands that interrupt the CPU.
+    fn offset(&self) -> (u64, (u64, i64)) {
+        let command = || {
+            let from = self.elapsed();
+            self.rig.must(&format!("echo ipi {CPU} 0 >{PLANT}"));
+            (from, self.elapsed())
+        };
         let sync = |_| {
-            let (from, to) = self.nmi(0);
+            let (from, to) = if is_arm64() { command() } else { self.nmi(0) };
             let begin = self.stamps("cat")[1];
             (to - from, (from, begin as i64 - from as i64))
         };
-        let (error, offset) = (0..5).map(sync).min().unwrap();
-        say!("the guest's clock is known to {} us", error / 1000);
-        offset
+        (0..5).map(sync).min().unwrap()
     }
 
     fn plant(&self, kind: PlantKind, us: u64) -> OnePlant {
@@ -376,9 +383,10 @@ impl Watched {
                 let looking = scope.spawn(|| look(begun, &files, &is_over));
                 // A failure too ends the thread, for which the scope waits.
                 let end = LookEnd(&is_over);
-                let begin = bench.offset();
+                let (error, begin) = bench.offset();
                 meanwhile();
-                clock = Some(GuestClock([begin, bench.offset()]));
+                let (later_error, end) = bench.offset();
+                clock = Some(GuestClock { pairs: [begin, end], error_ns: error.max(later_error) });
                 std::thread::sleep(PAUSE);
                 drop(end);
                 looks = looking.join().expect("it panics for the lab only");
@@ -428,7 +436,9 @@ type PlantTable = BTreeMap<(&'static str, &'static str), PlantRow>;
 
 fn plant_all(bench: &WhyBench, way: &Way, times: usize, seed: u64, table: &mut PlantTable) {
     let mut random = Random(seed);
-    let mut all: Vec<PlantKind> = way.kinds.iter().flat_map(|kind| std::iter::repeat_n(*kind, times)).collect();
+    // Nothing outside gives an arm64 guest an NMI.
+    let kinds = way.kinds.iter().filter(|kind| kind.0 != "nmi" || !is_arm64());
+    let mut all: Vec<PlantKind> = kinds.flat_map(|kind| std::iter::repeat_n(*kind, times)).collect();
     for place in (1..all.len()).rev() {
         all.swap(place, random.below(place as u64 + 1) as usize);
     }
@@ -446,8 +456,9 @@ fn plant_all(bench: &WhyBench, way: &Way, times: usize, seed: u64, table: &mut P
         row.planted += 1;
         let ((from, to), (host_from, host_to)) = match one.when {
             When::Guest(from, to) => ((from, to), (clock.host(from), clock.host(to))),
-            // What the guest's clock is known to.
-            When::Host(from, to) => ((clock.guest(from) - 500_000, clock.guest(to) + 500_000), (from, to)),
+            When::Host(from, to) => {
+                ((clock.guest(from) - clock.error_ns, clock.guest(to) + clock.error_ns), (from, to))
+            }
         };
         let host = watched.host_took(host_from, host_to);
         let length = |sample: &SlowSample| (sample.value_ns * f64::from(way.accesses)) as u64;
@@ -474,7 +485,8 @@ fn plant_all(bench: &WhyBench, way: &Way, times: usize, seed: u64, table: &mut P
     }
     let others: Vec<&SlowSample> =
         slow.iter().zip(&used).filter(|(_, used)| !**used).map(|(sample, _)| sample).collect();
-    say!("{}: {} slow samples, {} of nothing planted", way.name, slow.len(), others.len());
+    let error_us = clock.error_ns / 1000;
+    say!("{}: {} slow samples, {} of nothing planted; clock to {error_us} us", way.name, slow.len(), others.len());
     if std::env::var_os("SHOW").is_some() {
         others
             .iter()
