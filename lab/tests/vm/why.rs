@@ -382,13 +382,13 @@ impl Watched {
             std::thread::scope(|scope| {
                 let looking = scope.spawn(|| look(begun, &files, &is_over));
                 // A failure too ends the thread, for which the scope waits.
-                let end = LookEnd(&is_over);
+                let look_end = LookEnd(&is_over);
                 let (error, begin) = bench.offset();
                 meanwhile();
                 let (later_error, end) = bench.offset();
                 clock = Some(GuestClock { pairs: [begin, end], error_ns: error.max(later_error) });
                 std::thread::sleep(PAUSE);
-                drop(end);
+                drop(look_end);
                 looks = looking.join().expect("it panics for the lab only");
             });
         });
