@@ -1,11 +1,16 @@
 //! Experiments of `tune` on machines whose law is known, from the plan to the record; and the interval that decides them.
 
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::time::Instant;
 
-use pciescope_bench::tune::score::number;
+use pciescope_bench::tune::score::{ReadoutDevice, SPEED, Scorer, Workload, number};
 use pciescope_bench::tune::{BlockFigures, Candidate, Random, Sequence, Subject, TuneTask, Wanted, run};
 use pciescope_core::tune::{Effect, Goal, Verdict};
 use pciescope_core::{Environment, Function, TunePlan};
+use pciescope_hw::Root;
+use pciescope_hw::probe::Watch;
 
 /// The weight of the prior, as docs/tune.md has it.
 const PRIOR: f64 = 0.1;
@@ -249,6 +254,41 @@ fn a_setting_with_other_data_is_harmful_unless_somebody_wrote_them() {
     let mut machine = Simulated::new(&[0.0], 6);
     machine.differs_with = Some((1, 1));
     assert_eq!(machine.run(6).0[0].verdict, Verdict::NoDifference);
+}
+
+struct Unwatched;
+
+impl Watch for Unwatched {
+    fn progress(&self, _: u64, _: u64) {}
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_readout_that_finds_wrong_data_has_its_figures_and_says_how_many() {
+    let mut node = tempfile::NamedTempFile::new().unwrap();
+    node.write_all(&[1; 8192]).unwrap();
+    let score = |script: &str| {
+        let command = ["sh", "-c", script].map(Into::into).to_vec();
+        let device = ReadoutDevice::new(&Root::default(), node.path().to_owned()).unwrap();
+        node.as_file().write_all_at(&[2; 5], 4090).unwrap();
+        let (name, most_ns) = (SPEED.to_owned(), 10_000_000_000);
+        let mut workload = Workload { command, name, readout: Some(device), most_ns, begun: Instant::now() };
+        let figures = workload.score(None, &Unwatched);
+        node.as_file().write_all_at(&[1; 5], 4090).unwrap();
+        figures
+    };
+    let json = |wrong: u32| {
+        let value = |name: &str, value: u32| format!("\"{name}\": {{\"value\": {value}}}");
+        let all = [value("speed", 9), value("cpu_per_gb", 4), value("wrong", wrong)].join(", ");
+        format!("echo '{{\"metrics\": {{{all}}}}}'")
+    };
+    let found = score(&format!("{}; exit 1", json(7))).unwrap();
+    assert_eq!((found.score, found.prices.as_slice(), found.differing), (9.0, [("cpu", 4.0)].as_slice(), 7));
+    // What the readout itself took for right is not what was there.
+    assert_eq!(score(&json(0)).unwrap().differing, 5);
+    assert!(score("echo no; exit 1").unwrap_err().contains("printed no number"));
 }
 
 #[test]

@@ -337,9 +337,11 @@ fn values(args: &Args, found: &FoundKnob, one: &Try, is_of_all: bool) -> Result<
     let has_workload = !args.command.is_empty();
     let why = match &*one.knob {
         "numa" if !has_workload => Some("one CPU measures: try cpu"),
-        "iommu" if !has_workload => Some("its driver goes off and on: measure by a command or --figure readout"),
         "irq-cpu" if args.figure == "irq" => Some("interrupts are timed on the CPU that measures: try cpu"),
         _ if is_of_all && found.is_by_name => Some("it disturbs the device: name it"),
+        _ if found.is_by_name && !has_workload => {
+            Some("it disturbs the device: measure by a command or --figure readout")
+        }
         _ => None,
     };
     let mut values = if one.values.is_empty() { found.tries.clone() } else { one.values.clone() };

@@ -208,7 +208,7 @@ fn all_is_what_is_safe_and_the_rest_is_named() {
     let ended = run("tune nvme0n1 --backend fake --try all --dry-run").expect_code(0);
     for part in [
         "left out: mps: the whole path has to agree",
-        "left out: ext-tags: it needs the driver (nvme) off",
+        "left out: ext-tags: it is off, and the path may not take 8-bit tags",
         "left out: governor: it also changes the whole machine: --shared allows that",
         "would set mrrs from 512 to 4096",
         "nothing was changed",
@@ -758,7 +758,7 @@ fn the_type_of_an_iommu_group_changes_and_the_driver_comes_back() {
     let all = tree.run(&line("--try all --dry-run", rate)).expect_code(0);
     assert!(all.stderr.contains("left out: iommu: it disturbs the device: name it"), "{}", all.stderr);
     let read = tree.run(&format!("tune {BDF} {tried}")).expect_code(2);
-    assert!(read.stderr.contains("iommu: its driver goes off and on"), "{}", read.stderr);
+    assert!(read.stderr.contains("iommu: it disturbs the device: measure by a command"), "{}", read.stderr);
     // In use, in the hands of another function's driver too, and at a port for guests' devices.
     tree.put("proc/self/mountinfo", "1 1 8:0 / /data rw - ext4 /dev/nvme0n1 rw\n");
     refused(tried, "iommu: it needs the driver off: nvme0n1 is mounted at /data");
@@ -776,6 +776,26 @@ fn the_type_of_an_iommu_group_changes_and_the_driver_comes_back() {
     refused("--try iommu --shared", "iommu: it needs the driver off: its virtual functions (SR-IOV) are on");
     tree.put(&format!("sys/bus/pci/devices/{BDF}/removable"), "removable");
     refused("--try iommu=identity --shared", "iommu: it is at an untrusted port");
+}
+
+#[test]
+fn extended_tags_are_taken_away_while_the_driver_is_off() {
+    let tree = Tree::new("tune-tags");
+    tree.set_control(FOUND | 0x100);
+    fs::create_dir_all(tree.root.join("sys/bus/pci/drivers/nvme")).unwrap();
+    symlink("../../drivers/nvme", tree.root.join(format!("sys/bus/pci/devices/{BDF}/driver"))).unwrap();
+    let before = tree.all();
+    let script = tree.script("[ $(($2 & 1)) = 0 ] && echo 110 || echo 100");
+    let records = tree.run(&format!("tune {BDF} --try ext-tags --score x:max -j -- {script}")).expect_code(0).records();
+    assert_eq!(verdicts(tune(&records)), [("ext-tags=off".into(), Verdict::Helps)]);
+    assert_eq!(tree.all(), before);
+    let script = tree.script("[ $(($2 & 1)) = 0 ] && kill -9 $PPID; echo 100");
+    tree.run(&format!("tune {BDF} --try ext-tags --score x:max -j -- {script}")).expect_code(-1);
+    let noted = fs::read_to_string(tree.log()).unwrap();
+    assert!(noted.contains("\"former\":\"nvme\",\"written\":\"none\""), "the driver was not to go off: {noted}");
+    assert_eq!(tree.control(), FOUND);
+    tree.run("unbind --restore").expect_code(0);
+    assert_eq!(tree.all(), before);
 }
 
 #[test]
@@ -892,7 +912,7 @@ fn what_cannot_be_tried_is_refused_with_its_reason() {
         (tried("--try irq-cpu=7"), "irq-cpu: 7 is none of its values: CPUs of 0-1"),
         (tried("--try aspm-l1=maybe"), "aspm-l1: maybe is none of its values: on, off"),
         (tried("--try numa"), "numa: the machine has one node"),
-        (tried("--try turbo"), "\"turbo\" is no knob; the knobs are all, iommu, mrrs"),
+        (tried("--try turbo"), "\"turbo\" is no knob; the knobs are all, iommu, ext-tags, mrrs"),
         (tried("--try mrrs="), "write a knob and its values"),
         (tried("--try mrrs=4096 --least 0"), "it is above 0 and below 100"),
         (tried("--try mrrs=4096").replace("x:max", "x:best"), "write a name and which way is better"),
@@ -921,9 +941,11 @@ fn registers_that_may_not_be_written_say_why() {
             |tree| {
                 fs::create_dir_all(tree.root.join("sys/bus/pci/drivers/nvme")).unwrap();
                 let link = tree.root.join(format!("sys/bus/pci/devices/{BDF}/driver"));
-                symlink("../../../drivers/nvme", link).unwrap();
+                symlink("../../drivers/nvme", link).unwrap();
+                tree.put(&format!("sys/bus/pci/devices/{BDF}/sriov_numvfs"), "1");
+                tree.set_control(FOUND | 0x100);
             },
-            "it needs the driver (nvme) off",
+            "it needs the driver off: its virtual functions (SR-IOV) are on",
         ),
     ] {
         let tree = Tree::new("tune-registers");

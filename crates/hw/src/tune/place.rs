@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pciescope_core::{Bdf, Function};
+use pciescope_core::Bdf;
 use serde::{Deserialize, Serialize};
 
 use super::ethtool::EthtoolBlock;
@@ -36,8 +36,13 @@ pub enum SettingPlace {
         /// Which word of that.
         word: usize,
     },
-    /// The type of an IOMMU group. The kernel changes it only while no driver has a function of the group.
-    GroupType(u32),
+    /// A place that is written while no driver has these functions.
+    WithoutDriver {
+        /// The functions.
+        functions: Vec<Bdf>,
+        /// The place.
+        place: Box<SettingPlace>,
+    },
     /// The driver of a function, or `none`.
     Driver(Bdf),
     /// The file of PM QoS: a value holds as long as the file is open. Only shown when read.
@@ -61,7 +66,7 @@ impl SettingPlace {
                     block.get(root, interface).map_err(|source| Error::Read { path: self.path(root), source })?;
                 Ok(words[*word].to_string())
             }
-            SettingPlace::GroupType(group) => root.read(group_folder(*group).join("type")),
+            SettingPlace::WithoutDriver { place, .. } => place.read(root),
             SettingPlace::Driver(bdf) => Ok(pci::driver(root, *bdf).unwrap_or_else(|| NO_DRIVER.to_owned())),
             SettingPlace::Held(path) => {
                 let path = root.path(path);
@@ -104,26 +109,21 @@ impl SettingPlace {
                 });
                 put.map_err(|source| Error::write(&self.path(root), raw, source))?;
             }
-            SettingPlace::GroupType(group) => {
-                let members = members(root, *group);
+            SettingPlace::WithoutDriver { functions, place } => {
+                let drivers = functions.iter().map(|bdf| SettingPlace::Driver(*bdf));
                 let drivers =
-                    drivers(&members).map(|place| Ok((place.read(root)?, place))).collect::<Result<Vec<_>, Error>>()?;
-                let off = drivers.iter().try_for_each(|(_, place)| place.write(root, NO_DRIVER));
-                let file = SettingPlace::File(group_folder(*group).join("type"));
-                let put = off.and_then(|()| file.write(root, raw));
+                    drivers.map(|driver| Ok((driver.read(root)?, driver))).collect::<Result<Vec<_>, Error>>()?;
+                let names: Vec<Vec<String>> = functions.iter().map(|bdf| nodes::names(root, *bdf)).collect();
+                let off = drivers.iter().try_for_each(|(_, driver)| driver.write(root, NO_DRIVER));
+                let put = off.and_then(|()| place.write(root, raw));
                 // Whatever came of it, each function gets its driver again.
-                let on = drivers.iter().map(|(driver, place)| place.write(root, driver));
+                let on = drivers.iter().map(|(former, driver)| driver.write(root, former));
                 on.fold(put, |all, one| all.and(one))?;
+                functions.iter().zip(names).for_each(|(bdf, names)| wait_for_nodes(root, *bdf, |now| *now == names));
             }
             SettingPlace::Driver(_) if self.read(root)? == raw => {}
             SettingPlace::Driver(bdf) => {
                 bind::set_driver(root, *bdf, Some(raw).filter(|driver| *driver != NO_DRIVER))?;
-                // Its disks and interfaces come a moment later.
-                let has_nodes = raw != NO_DRIVER && matches!(pci::id(root, *bdf, "class")? >> 16, 1 | 2);
-                let begun = Instant::now();
-                while has_nodes && nodes::names(root, *bdf).is_empty() && begun.elapsed() < Duration::from_secs(5) {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
             }
             SettingPlace::Held(_) | SettingPlace::Workload => return Ok(()),
         }
@@ -139,7 +139,7 @@ impl SettingPlace {
             SettingPlace::Register { bdf, .. } => root.path(pci::folder(*bdf).join("config")),
             SettingPlace::File(path) | SettingPlace::Held(path) => root.path(path),
             SettingPlace::Ethtool { interface, .. } => root.path(Path::new("/sys/class/net").join(interface)),
-            SettingPlace::GroupType(group) => root.path(group_folder(*group).join("type")),
+            SettingPlace::WithoutDriver { place, .. } => place.path(root),
             SettingPlace::Driver(bdf) => root.path(pci::folder(*bdf).join("driver")),
             SettingPlace::Workload => PathBuf::new(),
         }
@@ -165,20 +165,12 @@ impl SettingPlace {
 
 pub(super) const NO_DRIVER: &str = "none";
 
-fn group_folder(group: u32) -> PathBuf {
-    PathBuf::from(format!("/sys/kernel/iommu_groups/{group}"))
-}
-
-/// The functions of a group, bridges left out: with those the kernel shares a group.
-pub(super) fn members(root: &Root, group: u32) -> Vec<Function> {
-    let all = root.names(group_folder(group).join("devices")).into_iter();
-    let all = all.filter_map(|name| pci::function(root, name.parse().ok()?).ok());
-    all.filter(|function| !pci::is_bridge(function.class)).collect()
-}
-
-/// The drivers that they have.
-pub(super) fn drivers(members: &[Function]) -> impl Iterator<Item = SettingPlace> {
-    members.iter().filter(|one| one.driver.is_some()).filter_map(|one| one.bdf.map(SettingPlace::Driver))
+/// The disks and interfaces of a function come a moment after its driver.
+pub(super) fn wait_for_nodes(root: &Root, bdf: Bdf, is_there: impl Fn(&Vec<String>) -> bool) {
+    let begun = Instant::now();
+    while !is_there(&nodes::names(root, bdf)) && begun.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// What nobody has limited (PM_QOS_CPU_LATENCY_DEFAULT_VALUE), and the word for it.

@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
-use super::place::SettingPlace;
+use super::place::{SettingPlace, wait_for_nodes};
 use crate::kept::{self, KeptFile, Owner};
 use crate::{Error, Root};
 
@@ -201,7 +201,12 @@ pub(super) fn put_back(
                 Err(format!("the reboot did not put it back: it holds {now}, it was {}; not touched", entry.former))
             }
             (_, Ok(now)) if is_ours(&now) => match entry.place.write(root, &entry.former) {
-                Ok(()) => Ok(Some(format!("put back from {now} to {}", entry.former))),
+                Ok(()) => {
+                    if let SettingPlace::Driver(bdf) = entry.place {
+                        wait_for_nodes(root, bdf, |names| !names.is_empty());
+                    }
+                    Ok(Some(format!("put back from {now} to {}", entry.former)))
+                }
                 Err(error) => {
                     failure.get_or_insert(error);
                     continue;

@@ -126,8 +126,8 @@ impl TuneSession {
                 log.note(entry(place, former, Some(&now)))?;
                 return place.write(&self.root, former).and(Err(error));
             }
-            // A driver that was off begins anew; only the type of its group is to be another one.
-            let anew = along.filter(|_| matches!(place, SettingPlace::GroupType(_)));
+            // A driver that was off begins anew, and is to have all as it was but for this place.
+            let anew = along.filter(|_| matches!(place, SettingPlace::WithoutDriver { .. }));
             for (along, former) in anew.filter(|(along, _)| !matches!(along, SettingPlace::Driver(_))) {
                 if along.read(&self.root).is_ok_and(|now| now != *former) {
                     along.write(&self.root, former)?;

@@ -7,7 +7,7 @@ use pciescope_core::tune::Knob;
 use pciescope_core::{Bdf, Cpu, CpuList, Function};
 
 use super::ethtool::{ADAPTIVE_RX, COMBINED, EthtoolBlock, MOST_COMBINED, RX_USECS, Words};
-use super::place::{NO_LIMIT, SettingPlace, choices, drivers, members};
+use super::place::{NO_LIMIT, SettingPlace, choices};
 use super::{Coding, Domain, FoundKnob};
 use crate::bind::in_use::{in_use, in_words};
 use crate::config::Config;
@@ -37,11 +37,11 @@ const WAIT: &str = "other users of the disk wait longer";
 /// Name, risk, how it is put back, how the parameter of the kernel begins that sets it or `-`, what finds it.
 const ROWS: [(&str, &str, &str, &str, Finder); 24] = [
     ("iommu", "identity: the device reaches all memory; the driver goes off and on", WRITTEN, "iommu", iommu),
+    ("ext-tags", "a path without 8-bit tags mixes answers up", WRITTEN, "-", ext_tags),
     ("mrrs", "other devices may wait longer behind large reads", WRITTEN, "pci=pcie_bus_", mrrs),
     ("mps", "packets that the path does not take are lost", "-", "pci=pcie_bus_", mps),
     ("relaxed-ordering", "none: less reordering", WRITTEN, "-", |bench, _| taken_away(bench, 0x0010)),
     ("no-snoop", "none: more snooping", WRITTEN, "-", |bench, _| taken_away(bench, 0x0800)),
-    ("ext-tags", "a path without 8-bit tags mixes answers up", WRITTEN, "-", ext_tags),
     ("aspm-l0s", POWER, WRITTEN, "pcie_aspm", aspm),
     ("aspm-l1", POWER, WRITTEN, "pcie_aspm", aspm),
     ("aspm-l1.1", POWER, WRITTEN, "pcie_aspm", aspm),
@@ -185,10 +185,27 @@ fn taken_away(bench: &Bench<'_>, mask: u16) -> Option<FoundKnob> {
 fn ext_tags(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
     const EXTENDED_TAGS: u16 = 0x0100;
     let (found, control) = device_control(bench, EXTENDED_TAGS, Coding::Bits(EXTENDED_TAGS), on_or_off());
-    let driver = bench.function.driver.as_ref().map(|driver| format!("it needs the driver ({driver}) off"));
     // Who answers has to take 8-bit tags too, which no register of the function tells.
     let is_off = control & EXTENDED_TAGS == 0;
-    Some(found.refused(driver).refused(is_off.then_some("it is off, and the path may not take 8-bit tags")))
+    let found = found.refused(is_off.then_some("it is off, and the path may not take 8-bit tags"));
+    Some(without_driver(bench, std::slice::from_ref(bench.function), EXTENDED_TAGS, found))
+}
+
+/// Set while no driver has these functions; `own` are its bits of Device Control, if any.
+fn without_driver(bench: &Bench<'_>, functions: &[Function], own: u16, found: FoundKnob) -> FoundKnob {
+    let uses = functions.iter().map(|one| in_use(bench.root, one)).find(|uses| !uses.is_empty());
+    let drivers = functions.iter().filter(|one| one.driver.is_some()).filter_map(|one| one.bdf);
+    // A driver that comes again sets these anew: of Device Control read requests, extended tags, no snoop, relaxed ordering.
+    let control = device_control(bench, 0x7910 & !own, Coding::Text, Domain::default()).0.places;
+    let power = SettingPlace::File(pci::folder(bench.bdf).join("power/control"));
+    let queues = ["scheduler", "nr_requests"].into_iter().filter_map(|name| queue(bench, name, |_| Domain::default()));
+    let files = queues.flat_map(|(found, _)| found.places).chain(affinities(bench)).chain(control).chain([power]);
+    let along = drivers.map(SettingPlace::Driver).chain(files).collect();
+    let all: Vec<Bdf> = functions.iter().filter_map(|one| one.bdf).collect();
+    let wrapped = |place| SettingPlace::WithoutDriver { functions: all.clone(), place: Box::new(place) };
+    let places = found.places.iter().cloned().map(wrapped).collect();
+    let found = found.refused(uses.map(|uses| format!("it needs the driver off: {}", in_words(&uses))));
+    FoundKnob { places, along, is_by_name: true, ..found }
 }
 
 /// The other functions on the same link.
@@ -379,27 +396,22 @@ fn governor(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
 
 fn iommu(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
     let group = bench.function.iommu_group?;
-    let place = SettingPlace::GroupType(group);
-    place.read(bench.root).ok()?;
-    let members = members(bench.root, group);
+    let folder = PathBuf::from(format!("/sys/kernel/iommu_groups/{group}"));
+    let place = Some(SettingPlace::File(folder.join("type"))).filter(|place| place.read(bench.root).is_ok())?;
+    let members = bench.root.names(folder.join("devices")).into_iter();
+    let members = members.filter_map(|name| pci::function(bench.root, name.parse().ok()?).ok());
+    // With bridges the kernel shares a group.
+    let members: Vec<Function> = members.filter(|function| !pci::is_bridge(function.class)).collect();
     let others = members.iter().filter_map(|one| one.bdf).filter(|bdf| *bdf != bench.bdf);
     let others: Vec<String> = others.map(|bdf| bdf.to_string()).collect();
-    let uses = members.iter().map(|one| in_use(bench.root, one)).find(|uses| !uses.is_empty());
     let removable = |bdf: &Bdf| bench.root.text(pci::folder(*bdf).join("removable"));
     let mut path = bench.function.path.iter().chain([&bench.bdf]);
     let is_untrusted = path.any(|bdf| removable(bdf).as_deref() == Some("removable"));
     let found = FoundKnob::at(vec![place], one_of(["DMA", "DMA-FQ", "identity"]))
         .shared((!others.is_empty()).then(|| format!("{} in IOMMU group {group}", others.join(", "))))
-        .refused(is_untrusted.then_some("it is at an untrusted port, whose devices the IOMMU has to hold"))
-        .refused(uses.map(|uses| format!("it needs the driver off: {}", in_words(&uses))));
-    // A driver that comes again sets these anew: of Device Control read requests, extended tags, relaxed ordering and no snoop.
-    let control = device_control(bench, 0x7910, Coding::Text, Domain::default()).0.places;
-    let power = SettingPlace::File(pci::folder(bench.bdf).join("power/control"));
-    let queues = ["scheduler", "nr_requests"].into_iter().filter_map(|name| queue(bench, name, |_| Domain::default()));
-    let files = queues.flat_map(|(found, _)| found.places).chain(affinities(bench)).chain(control).chain([power]);
-    let along = drivers(&members).chain(files).collect();
+        .refused(is_untrusted.then_some("it is at an untrusted port, whose devices the IOMMU has to hold"));
     let permanent = "kernel parameter iommu.passthrough=1 (identity), iommu.strict=0 (DMA-FQ) or 1 (DMA)".to_owned();
-    Some(FoundKnob { along, permanent, is_by_name: true, ..found })
+    Some(without_driver(bench, &members, 0, FoundKnob { permanent, ..found }))
 }
 
 /// A file of the queues of the function's disks, with what it holds on the first of them.
