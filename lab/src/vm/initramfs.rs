@@ -22,7 +22,7 @@ const MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 pub(super) const VIRTIO_IOMMU: &str = "virtio_iommu";
 
 /// Programs of the root folder that the guest finds under their own names.
-const TOOLS: &str = "sh bash lspci setpci setpriv strace fio perf stress-ng script kmod lsmod modinfo rmmod taskset \
+const TOOLS: &str = "sh bash lspci setpci setpriv strace fio perf stress-ng script kmod lsmod modinfo rmmod taskset chrt \
                      fallocate";
 
 /// Scripts of `lab/guest` and where they go.

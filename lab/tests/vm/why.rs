@@ -238,7 +238,6 @@ impl WhyBench {
                 .device(OWN_DEVICE, GuestDevice::Edu, Attachment::RootPort)
                 .module("pcilat")
                 .module("pciescope_plant")
-                .program("/usr/bin/chrt")
         });
         // An NMI of long duration is told of on the console. The thread is above the measuring one.
         rig.must(
@@ -582,7 +581,9 @@ fn every_plant_gets_its_name(kernel: Kernel, seed: u64, (times, only): (usize, &
     let mut table = PlantTable::new();
     let only = std::env::var("WAY").unwrap_or(only.to_owned());
     let times = std::env::var("PCIESCOPE_PLANTS").map_or(times, |times| times.parse().unwrap());
-    for way in WAYS.iter().filter(|way| way.name.contains(&only)) {
+    // An arm64 guest loses the endpoint while its thread shares a CPU with the measured one: "removed", by no read of its ledger.
+    let is_there = |way: &&Way| !is_arm64() || way.device == OWN_DEVICE;
+    for way in WAYS.iter().filter(|way| way.name.contains(&only)).filter(is_there) {
         plant_all(&bench, way, times, seed, &mut table);
     }
     judge(&table);

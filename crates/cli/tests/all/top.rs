@@ -324,12 +324,12 @@ fn a_probe_is_measured_and_one_that_cannot_be_says_why() {
 #[test]
 fn the_last_slow_read_of_a_probe_is_shown_with_its_cause() {
     let run = |more: &[&str]| pciescope(&[&["top", "-b", "-n", "3", "-w", "200"], more].concat());
-    let ended = run(&["--backend", "fake", "--why"]).expect_code(0);
+    let ended = run(&["--backend", "fake", "--probe-why"]).expect_code(0);
     let slow = ended.stdout.lines().filter_map(|line| line.split_once(" slow ")).next_back();
     let (_, slow) = slow.unwrap_or_else(|| panic!("{}", ended.stdout));
     assert!([" timer local_timer", " IPI ", " device or path"].iter().any(|cause| slow.contains(cause)), "{slow}");
     assert!(!run(&["--backend", "fake"]).expect_code(0).stdout.contains(" slow "));
-    let refused = run(&["--why"]).expect_code(2);
+    let refused = run(&["--probe-why"]).expect_code(2);
     assert!(refused.stderr.contains("--probe"), "{}", refused.stderr);
 }
 

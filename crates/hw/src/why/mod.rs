@@ -346,10 +346,9 @@ impl Seen {
     }
 
     fn who_stopped(&self, cpu: u32) -> Cause {
-        match self.smis.get(&cpu) {
-            Some(0) if self.is_guest => Cause::Hypervisor,
-            _ => Cause::Standstill,
-        }
+        // Only x86 has SMIs.
+        let has_no_smi = cfg!(target_arch = "aarch64") || self.smis.get(&cpu) == Some(&0);
+        if self.is_guest && has_no_smi { Cause::Hypervisor } else { Cause::Standstill }
     }
 
     /// SMIs of a CPU during the slice; `None` where they are not counted.

@@ -59,7 +59,7 @@ Examples:
   pciescope top -I 250ms 0000:3b:00.0             one port, four times a second
   pciescope top --metric bandwidth,states,errors  with the states of the links
   pciescope top --probe 0000:3b:00.0              with a device's latency
-  pciescope top --probe 0000:3b:00.0 --why        and why its last slow read was slow
+  pciescope top --probe 0000:3b:00.0 --probe-why  and why its last slow read was
   pciescope stat -I 1s -j -o run.jsonl            record now ...
   pciescope top --replay run.jsonl --speed 10     ... and watch it later
   ssh host pciescope stat -I 1s -j | pciescope top --replay -
@@ -99,7 +99,7 @@ pub struct Args {
 
     /// Also say why the last slow read of --probe was slow, as `latency --why` does (docs/why.md)
     #[arg(long, requires = "probed", conflicts_with = "replay")]
-    why: bool,
+    probe_why: bool,
 
     /// How to reach the device of --probe: auto, kmod, vfio, resource, sysfs; or fake[:OPTION,...], a synthetic machine with traffic
     #[arg(long, value_name = "BACKEND", value_parser = backend, conflicts_with = "replay")]
@@ -272,7 +272,7 @@ fn sources(
     let backend = args.backend.clone().unwrap_or_default();
     if args.probe.is_some() || matches!(backend, Backend::Fake(_)) {
         let every = Duration::from_nanos(interval_ns).max(PROBE_EVERY);
-        let why = args.why.then_some(LAST_SLOW);
+        let why = args.probe_why.then_some(LAST_SLOW);
         sources.probing = Some(probe::start(ctx, args.probe.as_ref(), backend, (every, why), events.clone())?);
     }
     Ok(sources)
