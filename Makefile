@@ -81,10 +81,13 @@ prove-links: tested		## a thousand planted changes of links on each of three ker
 	lab/build-modules
 	PROVE=1 PCIESCOPE_LAB_PATIENCE=5 $(CARGO) test $(TESTED) --test vm -- watch::
 
-prove-why: tested		## two hundred causes of slow samples of each kind, planted on each of three kernels; two hours
-	tools/setup lab
+prove-why: tested arm64-program	## two hundred causes of slow samples of each kind, on three kernels and on arm64; two hours
+	tools/setup lab arm64
 	lab/build-modules
+	lab/build-modules --arch arm64 6.12
 	PROVE=1 PCIESCOPE_LAB_PATIENCE=10 $(CARGO) test $(TESTED) --test vm -- why::
+	PROVE=1 PCIESCOPE_LAB_ARCH=arm64 PCIESCOPE_LAB_PROFILE=tested PCIESCOPE_LAB_PATIENCE=10 \
+		$(CARGO) test $(TESTED) --test vm -- why::every_plant_gets_its_name_on_6_12
 
 prove-tune: tested		## 3,000 simulated experiments on noise of the lab, 40 in a guest, 540 kills (docs/tune.md); an hour
 	PROVE=1 $(CARGO) test $(TESTED) --test all -- --nocapture tune_noise:: tune::kills_at_random
