@@ -97,7 +97,7 @@ pub struct Args {
     #[arg(long, value_name = "BDF", value_parser = values::bdf, conflicts_with = "replay")]
     probe: Option<values::FunctionName>,
 
-    /// Also say why the last slow read of --probe was slow, as `latency --why` does (docs/why.md)
+    /// Also say why the last slow read of the probe was slow (docs/why.md)
     #[arg(long, requires = "probed", conflicts_with = "replay")]
     probe_why: bool,
 
