@@ -42,7 +42,7 @@ fn register(rig: &Rig) -> String {
 }
 
 pub fn settings_with_a_law_get_their_answer_and_all_is_put_back() {
-    let rig = Rig::boot_with(Kernel::V6_12, |builder| builder.cpus(2));
+    let rig = Rig::boot_with(Kernel::V6_12, |builder| builder.cpus(2).module("pcilat"));
     workload(&rig);
     let found = register(&rig);
     assert!(!LAW.iter().any(|(_, code, ..)| found.starts_with(&code.to_string())), "{found} is tried");
@@ -60,7 +60,27 @@ pub fn settings_with_a_law_get_their_answer_and_all_is_put_back() {
     assert!(written() > before, "the device saw no write");
     after_a_kill(&rig, &found, None);
     after_a_kill(&rig, &found, Some("1910"));
+    interrupts_are_a_figure(&rig);
+    assert_eq!(register(&rig), found);
     rig.check_log();
+}
+
+/// The figure is the time of the device's own interrupts, which it delays: read requests change nothing of that.
+fn interrupts_are_a_figure(rig: &Rig) {
+    rig.tell("irq-delay fixed 2ms");
+    let delayed = || rig.ledger()["irq_delay_ns"]["count"].as_u64().unwrap();
+    let before = delayed();
+    let measured = rig.sh(&format!(
+        "pciescope tune {} --figure irq --bind --try mrrs=4096 --duration 10s -o {RECORDS} --overwrite",
+        rig.bdf
+    ));
+    let effect = &measured.expect(0, "tune")[0].tune.as_ref().unwrap().effects[0];
+    say!("interrupts: {effect:?}");
+    assert!(matches!(effect.verdict, Verdict::NoDifference | Verdict::Undecided), "{effect:?}");
+    assert!(effect.comparisons > 0 && effect.blocks_failed == 0, "{effect:?}");
+    // Each comparison is four blocks, of some interrupts each.
+    assert!(delayed() - before > 8 * effect.comparisons, "{} interrupts in {effect:?}", delayed() - before);
+    rig.tell("reset");
 }
 
 /// What the workload found set.
