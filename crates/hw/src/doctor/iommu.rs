@@ -2,7 +2,7 @@
 
 use pciescope_core::Severity;
 
-use super::case::{Found, Machine, Verdict, fine, found, not_applicable, not_checked, seen};
+use super::case::{Found, Machine, Verdict, fine, found, not_applicable, not_checked, seen, tried};
 
 const GROUPS: &str = "/sys/kernel/iommu_groups";
 
@@ -51,6 +51,10 @@ pub fn translates(machine: &Machine) -> Verdict {
         text,
         evidence,
         consequence: consequence.to_owned(),
-        remedy: "boot with iommu.passthrough=1 for devices of trusted drivers; or measure with it and say so (records keep the command line)",
+        remedy: tried(
+            "boot with iommu.passthrough=1 for devices of trusted drivers; or measure with it and say so (records keep the command line)",
+            "BDF",
+            "--try iommu=identity --figure readout",
+        ),
     })
 }
