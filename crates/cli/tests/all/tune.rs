@@ -61,6 +61,13 @@ impl Tree {
         fs::write(path, text).unwrap();
     }
 
+    /// A file of the kernel, of each process, stands for the affinity of the first vector.
+    fn replace_affinity(&self, by: &str) {
+        let affinity = self.root.join("proc/irq/40/smp_affinity_list");
+        fs::remove_file(&affinity).unwrap();
+        symlink(by, &affinity).unwrap();
+    }
+
     fn config(&self) -> PathBuf {
         self.root.join(format!("sys/bus/pci/devices/{BDF}/config"))
     }
@@ -802,10 +809,8 @@ fn extended_tags_are_taken_away_while_the_driver_is_off() {
 #[test]
 fn a_value_that_the_driver_rounds_is_refused_and_put_back() {
     let tree = Tree::new("tune-rounded");
-    // A file of the kernel, of each process, that writes 3 otherwise.
-    let affinity = tree.root.join("proc/irq/40/smp_affinity_list");
-    fs::remove_file(&affinity).unwrap();
-    symlink("/proc/self/coredump_filter", &affinity).unwrap();
+    // It writes 3 otherwise.
+    tree.replace_affinity("/proc/self/coredump_filter");
     tree.put("sys/devices/system/cpu/online", "0-3");
     let script = tree.script("[ $m = 5 ] && echo 110 || echo 100");
     let tried = "--try irq-cpu=3 --try mrrs=4096 --score x:max -j";
@@ -848,10 +853,8 @@ fn a_workload_that_never_gives_a_figure_ends_the_experiment() {
 #[test]
 fn a_knob_that_the_kernel_does_not_take_is_refused_and_the_others_go_on() {
     let tree = Tree::new("tune-refused");
-    let affinity = tree.root.join("proc/irq/40/smp_affinity_list");
-    fs::remove_file(&affinity).unwrap();
-    // A file of the kernel that takes numbers, and no lists.
-    symlink("/proc/self/oom_score_adj", &affinity).unwrap();
+    // It takes numbers, and no lists.
+    tree.replace_affinity("/proc/self/oom_score_adj");
     let script = tree.script("[ $m = 5 ] && echo 110 || echo 100");
     let line = format!("tune {BDF} --try irq-cpu=0-1 --try mrrs=4096 --score x:max -j -- {script}");
     let ended = tree.run(&line).expect_code(0);
