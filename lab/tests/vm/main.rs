@@ -33,6 +33,7 @@ mod storm;
 mod support;
 mod surface;
 mod tune;
+mod tune_laws;
 mod verify;
 mod watch;
 mod why;

@@ -121,8 +121,9 @@ impl Hint {
 /// The cause of a change of speed or width, and the evidence. `hint` is the last one, if it is not old.
 pub(super) fn of_link(pair: &Pair, hint: Option<Hint>) -> (Cause, Vec<String>) {
     let (before, now) = pair.ends;
-    // The kernel calls it a hot-plug too when a link comes back by itself.
-    let is_plugged = |hint: &Hint| pair.reason == Some(HOT_PLUG) && hint.cause == Cause::HotPlug;
+    // The kernel calls it a hot-plug too when a link comes back by itself. An emulated port has a link without a card.
+    let is_new = pair.reason == Some(HOT_PLUG) || pair.below.0.is_none();
+    let is_plugged = |hint: &Hint| is_new && hint.cause == Cause::HotPlug;
     if let Some(hint) = hint.filter(|hint| hint.explains(pair.states) || is_plugged(hint)) {
         return (hint.cause, hint.evidence);
     }

@@ -792,6 +792,13 @@ mod tests {
         assert_eq!(cause(&End { slot: Some(0), ..port.clone() }, &narrow(&port)), Cause::HotPlug);
         assert_eq!(cause(&port, &narrow(&port)), Cause::Unknown);
         assert_eq!(cause(&port, &End { link_2: Some(1), ..narrow(&port) }), Cause::Unknown);
+        // A sample sees the link before the kernel tells of it, and before it knows the card.
+        let plugged = |below: Option<&End>| {
+            let samples = [End { slot: Some(0), ..port.clone() }, port.clone(), narrow(&port)];
+            let at = [0, 1, 2].map(|seconds| sample(seconds, &samples[seconds as usize], below));
+            changes(at.into())[0].1
+        };
+        assert_eq!((plugged(None), plugged(Some(&card))), (Cause::HotPlug, Cause::Unknown));
     }
 
     #[test]
