@@ -11,8 +11,8 @@ pub const DELAY_MAX_NS: u64 = 2_000_000_000;
 /// Least distance of a doubled message from the first unless set otherwise, in nanoseconds.
 pub const DOUBLE_GAP_NS: u64 = 200_000;
 
-const KNOWN: &str = "ledger, read-delay, write-delay, config-delay, irq-delay, irq-lose, irq-double, all-ones, remove, \
-                     completion-timeout, link, reset";
+const KNOWN: &str = "ledger, read-delay, write-delay, config-delay, irq-delay, aspm-exit, irq-lose, irq-double, \
+                     all-ones, remove, completion-timeout, link, reset";
 const TIME: &str = "a time of at most 2000 ms, in whole ns, us or ms, like 20us";
 
 /// A command, understood.
@@ -78,6 +78,10 @@ impl Command {
             "write-delay" => set.write_delay = words.delay()?,
             "config-delay" => set.config_delay = words.delay()?,
             "irq-delay" => set.irq_delay = words.delay()?,
+            "aspm-exit" => match words.choice("l0s, l1 or none", &[Some(0), Some(1), None])? {
+                Some(state) => set.aspm_exit_ns[state] = Some(words.time("a time")?),
+                None => set.aspm_exit_ns = [None; 2],
+            },
             "irq-lose" => set.lose = words.strikes()?,
             "irq-double" => (set.double, set.double_gap_ns) = (words.strikes()?, words.gap()?),
             "all-ones" => (set.reads_left, set.ones_left) = words.all_ones()?,
@@ -194,7 +198,14 @@ mod tests {
 
     fn before() -> Faults {
         let lose = Strikes::Every { every: 7, passed: 0 };
-        Faults { read_delay: Delay::Fixed(7), lose, reads_left: Some(7), ones_left: 7, ..Faults::default() }
+        Faults {
+            read_delay: Delay::Fixed(7),
+            lose,
+            reads_left: Some(7),
+            ones_left: 7,
+            aspm_exit_ns: [Some(7); 2],
+            ..Faults::default()
+        }
     }
 
     fn set(change: impl FnOnce(&mut Faults)) -> Command {
@@ -242,6 +253,9 @@ mod tests {
             ),
             ("irq-double every 2", doubled(DOUBLE_GAP_NS)),
             ("irq-double every 2 gap 1ms", doubled(1_000_000)),
+            ("aspm-exit l0s 0", set(|faults| faults.aspm_exit_ns[0] = Some(0))),
+            ("aspm-exit l1 40us", set(|faults| faults.aspm_exit_ns[1] = Some(40_000))),
+            ("aspm-exit none", set(|faults| faults.aspm_exit_ns = [None; 2])),
             ("all-ones after 100", ones(Some(100), 0)),
             ("all-ones next 3", ones(None, 3)),
             ("all-ones off", ones(None, 0)),
@@ -279,6 +293,9 @@ mod tests {
             ("irq-lose every 2 gap 1ms", "irq-lose: `gap` is one word too many".to_owned()),
             ("irq-double every 2 gap", "irq-double: the distance of the second message is missing".to_owned()),
             ("irq-double every 2 1ms", "irq-double: `1ms` is not `gap`".to_owned()),
+            ("aspm-exit l2 1", "aspm-exit: `l2` is not l0s, l1 or none".to_owned()),
+            ("aspm-exit l1", "aspm-exit: a time is missing".to_owned()),
+            ("aspm-exit none 1", "aspm-exit: `1` is one word too many".to_owned()),
             ("all-ones", "all-ones: `after N`, `next N` or `off` is missing".to_owned()),
             ("all-ones 5", "all-ones: `5` is not `after`, `next` or `off`".to_owned()),
             ("all-ones after", "all-ones: the number of reads is missing".to_owned()),

@@ -269,6 +269,18 @@ impl ConfigSpace {
         self.place(at, &status.to_le_bytes());
     }
 
+    /// Shows these states in ASPM Support of Link Capabilities, after a reset too: bit 0 is L0s, bit 1 L1.
+    pub fn show_aspm(&mut self, states: u8) {
+        let Some(at) = self.pcie.map(|at| at + 0x0d) else { return };
+        let support = self.bytes[at] & !0x0c | (states & 3) << 2;
+        self.place(at, &[support]);
+    }
+
+    /// ASPM Control of Link Control: bit 0 is L0s, bit 1 L1.
+    pub fn aspm_control(&self) -> u8 {
+        self.pcie.map_or(0, |at| self.bytes[at + 0x10] & 3)
+    }
+
     /// Reads; bytes past the end are all-ones.
     pub fn read(&self, offset: u64, to: &mut [u8]) {
         to.fill(0xff);

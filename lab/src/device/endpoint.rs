@@ -300,7 +300,8 @@ impl DeviceModel for LatencyEndpoint {
             2 => to.copy_from_slice(&self.memory[offset as usize..offset as usize + to.len()]),
             _ => {}
         }
-        wait
+        let asleep = if is_answered { self.config.aspm_control() } else { 0 };
+        wait + self.faults.leave_aspm(asleep, &mut self.ledger)
     }
 
     fn bar_write(&mut self, _now_ns: u64, bar: u8, offset: u64, from: &[u8], bus: &mut dyn Bus) -> Wait {
@@ -372,10 +373,14 @@ impl DeviceModel for LatencyEndpoint {
                 self.ledger = Ledger::new(VECTORS);
                 self.reset_registers();
                 self.set_link(None)?;
+                self.config.show_aspm(0);
             }
             Command::Link(to) => self.set_link(to)?,
             Command::Remove => self.faults.remove(),
-            Command::Faults(faults) => self.faults = *faults,
+            Command::Faults(faults) => {
+                self.config.show_aspm(faults.aspm_support());
+                self.faults = *faults;
+            }
         }
         Ok(Value::Null)
     }

@@ -15,6 +15,8 @@ pub struct Faults {
     pub(super) write_delay: Delay,
     pub(super) config_delay: Delay,
     pub(super) irq_delay: Delay,
+    /// What leaving L0s and L1 takes, by their bits of ASPM Control; `None` of a state that the link does not have.
+    pub(super) aspm_exit_ns: [Option<u64>; 2],
     pub(super) lose: Strikes,
     pub(super) double: Strikes,
     pub(super) double_gap_ns: u64,
@@ -61,6 +63,19 @@ impl Faults {
             return Some(self.completion_timeout_ns.unwrap_or(COMPLETION_TIMEOUT_NS));
         }
         Some(wait(&mut self.read_delay, |time| ledger.read_delay.count(time)))
+    }
+
+    /// The states of ASPM that the link has, as ASPM Support of Link Capabilities.
+    pub fn aspm_support(&self) -> u8 {
+        self.aspm_exit_ns.iter().zip([1, 2]).map(|(exit, bit)| if exit.is_some() { bit } else { 0 }).sum()
+    }
+
+    /// How long a read waits for its link more, in the longer one of the states that `control` enables.
+    pub fn leave_aspm(&self, control: u8, ledger: &mut Ledger) -> Wait {
+        let enabled = self.aspm_exit_ns.iter().zip([1, 2]).filter(|(_, bit)| control & bit != 0);
+        let Some(time) = enabled.filter_map(|(exit, _)| *exit).max() else { return 0 };
+        ledger.aspm_exit.count(time);
+        time
     }
 
     /// A write of a BAR: how long it waits, or `None` if the device does not take it.

@@ -132,6 +132,8 @@ pub struct Ledger {
     pub write_delay: Chosen,
     /// Delays between triggers and their messages.
     pub irq_delay: Chosen,
+    /// What reads waited for a link that slept.
+    pub aspm_exit: Chosen,
     /// By vector.
     pub irq: Vec<VectorCounts>,
     /// Reads answered with all-ones because the device had gone.
@@ -191,7 +193,7 @@ impl Ledger {
             "writes": self.writes.to_json(), "writes_total": self.writes.total,
             "writes_unlisted": self.writes.unlisted,
             "read_delay_ns": self.read_delay.to_json(), "write_delay_ns": self.write_delay.to_json(),
-            "irq_delay_ns": self.irq_delay.to_json(),
+            "irq_delay_ns": self.irq_delay.to_json(), "aspm_exit_ns": self.aspm_exit.to_json(),
             "irq": raised.map(vector).collect::<Value>(),
             "all_ones_reads": self.all_ones_reads, "dropped_writes": self.dropped_writes, "refused": self.refused,
             "config_reads": self.config_reads, "config_writes": self.config_writes,

@@ -531,3 +531,44 @@ fn the_link_is_shown_as_told_until_it_is_told_otherwise() {
     ask(&mut endpoint, "reset");
     assert_eq!(shown(&mut endpoint), (2, 2));
 }
+
+#[test]
+fn a_read_waits_for_the_exit_from_the_state_that_link_control_enables() {
+    let mut ep = endpoint();
+    // Link Capabilities and Link Control of the PCI Express capability at 0x70.
+    let support = |ep: &mut LatencyEndpoint| {
+        let mut able = [0; 4];
+        ep.config_read(0x7c, &mut able);
+        assert_eq!(u32::from_le_bytes(able) & !0xc00, 0x0040_0043, "what else the link can do stays");
+        u32::from_le_bytes(able) >> 10 & 3
+    };
+    ep.config_write(0x80, &[3]);
+    assert_eq!((support(&mut ep), read::<4>(&mut ep, 0, 0).1), (0, 0), "as made the link has no ASPM");
+    ask(&mut ep, "aspm-exit l1 40us");
+    assert_eq!(support(&mut ep), 2);
+    ask(&mut ep, "aspm-exit l0s 3us");
+    ask(&mut ep, "read-delay fixed 1us");
+    assert_eq!(support(&mut ep), 3);
+    for (control, wait) in [(0, 1_000), (1, 4_000), (2, 41_000), (3, 41_000)] {
+        ep.config_write(0x80, &[control]);
+        let mut shown = [0; 2];
+        ep.config_read(0x80, &mut shown);
+        assert_eq!(shown, [control, 0], "Link Control keeps it");
+        assert_eq!([read::<4>(&mut ep, 0, 0).1, read::<8>(&mut ep, 2, 8).1], [wait; 2], "ASPM Control {control}");
+    }
+    assert_eq!(read::<4>(&mut ep, 0, 0x24).1, 50_000_000, "no completion waits for no link");
+    assert_eq!(ep.bar_write(0, 2, 0, &[0], &mut TestBus::default()), 0);
+    let exits = json!({"count": 6, "sum": 166_000, "chosen": [[3_000, 2], [40_000, 4]]});
+    assert_eq!(ledger(&mut ep)["aspm_exit_ns"], exits);
+    ep.reset();
+    ep.config_write(4, &[2]);
+    assert_eq!((support(&mut ep), read::<4>(&mut ep, 0, 0).1), (3, 1_000), "a function reset switches ASPM off");
+    ep.config_write(0x80, &[3]);
+    ask(&mut ep, "aspm-exit l1 0");
+    assert_eq!((support(&mut ep), read::<4>(&mut ep, 0, 0).1), (3, 4_000), "the longer one");
+    ask(&mut ep, "aspm-exit none");
+    assert_eq!((support(&mut ep), read::<4>(&mut ep, 0, 0).1), (0, 1_000));
+    ask(&mut ep, "aspm-exit l1 1us");
+    ask(&mut ep, "reset");
+    assert_eq!((support(&mut ep), read::<4>(&mut ep, 0, 0).1), (0, 0));
+}

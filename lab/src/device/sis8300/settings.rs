@@ -231,8 +231,10 @@ impl Order {
             _ => {
                 let is_ones = (words.command, words.rest) == ("all-ones", &["on"]);
                 return match Command::parse(if is_ones { "all-ones after 0" } else { line }, faults) {
-                    // The latency endpoint alone shows another link than it has.
-                    Ok(Command::Link(_)) => Err(CommandError::Unknown { word: "link".to_owned(), known: KNOWN }),
+                    // The latency endpoint alone shows another link than it has, and one that sleeps.
+                    Ok(_) if matches!(words.command, "link" | "aspm-exit") => {
+                        Err(CommandError::Unknown { word: words.command.to_owned(), known: KNOWN })
+                    }
                     Err(CommandError::Unknown { word, .. }) => Err(CommandError::Unknown { word, known: KNOWN }),
                     parsed => parsed.map(Order::Common),
                 };
@@ -409,6 +411,7 @@ mod tests {
         for (line, refusal) in [
             ("leger", format!("unknown command `leger`; known are {KNOWN}")),
             ("link 1 2", format!("unknown command `link`; known are {KNOWN}")),
+            ("aspm-exit none", format!("unknown command `aspm-exit`; known are {KNOWN}")),
             ("trigger", "trigger: rate, shot, mlvds, front or signal is missing".to_owned()),
             ("trigger rate 0", format!("trigger: `0` {rate}")),
             ("trigger rate 1.2345", format!("trigger: `1.2345` {rate}")),
