@@ -139,6 +139,7 @@ const TESTS: &[harness::Test] = tests![
     soak::errors_that_the_device_made_are_counted_and_bounded,
     tune::settings_with_a_law_get_their_answer_and_all_is_put_back,
     tune::knobs_of_drivers_are_set_and_come_back,
+    tune_laws::leaving_a_state_of_aspm_costs_what_the_device_waited,
     power::sleep_on_the_newest_kernel,
     storm::a_storm_of_calls_leaves_all_modules_as_they_were,
     accounting::what_the_kernel_counted_is_what_the_devices_moved,
