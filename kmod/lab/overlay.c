@@ -117,6 +117,7 @@ static struct lab_function *lab_overlaid(struct pci_bus *bus, unsigned int devfn
 /* The dwords of the PCI Express capability that the board may answer, in its order. */
 static const u16 lab_express[] = {
 	PCI_EXP_LNKCTL, PCI_EXP_SLTCTL, PCI_EXP_LNKCTL2, PCI_EXP_LNKCAP, PCI_EXP_LNKCAP2,
+	PCI_EXP_DEVCAP, PCI_EXP_DEVCTL,
 };
 
 /* The place of an access among lab_express, negative for all others. */

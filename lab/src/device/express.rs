@@ -4,19 +4,21 @@
 use super::command::CommandError;
 use super::words::{Words, parse_number};
 
-/// The dwords of the capability that can be replaced, by their offset: link, slot, link 2, and the capabilities of
-/// both links.
-pub const DWORDS: [usize; 5] = [0x10, 0x18, 0x30, 0x0c, 0x2c];
+/// The dwords of the capability that can be replaced, by their offset: link, slot, link 2, the capabilities of both
+/// links and of the device, and Device Control.
+pub const DWORDS: [usize; 7] = [0x10, 0x18, 0x30, 0x0c, 0x2c, 0x04, 0x08];
 /// Bits that software clears by writing 1, in the same order: LBMS and LABS; the slot's events.
-const CLEARED: [u32; 5] = [0xc000 << 16, 0x011f << 16, 0, 0, 0];
+const CLEARED: [u32; 7] = [0xc000 << 16, 0x011f << 16, 0, 0, 0, 0, 0];
+/// Bits that software sets: the payload size, where it is one that the port was told to answer.
+const WRITTEN: [u32; 7] = [0, 0, 0, 0, 0, 0, 0x00e0];
 /// Bytes that they take at the beginning of the function's configuration page: value and mask of each.
-pub const BYTES: u64 = 40;
+pub const BYTES: u64 = 8 * DWORDS.len() as u64;
 
 /// What one function shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Express {
-    values: [u32; 5],
-    masks: [u32; 5],
+    values: [u32; DWORDS.len()],
+    masks: [u32; DWORDS.len()],
 }
 
 impl Express {
@@ -26,12 +28,15 @@ impl Express {
         of.get(offset / 8).copied().unwrap_or(0)
     }
 
-    /// A write of the guest to the register that the page's byte stands for: it clears what is cleared by writing 1.
+    /// A write of the guest to the register that the page's byte stands for: it clears what is cleared by writing 1, and
+    /// sets what software sets.
     pub fn write(&mut self, offset: usize, from: &[u8]) {
         for (at, byte) in from.iter().enumerate() {
             let (place, shift) = ((offset + at) / 8, (offset + at) % 8 * 8);
             if let (Some(value), true) = (self.values.get_mut(place), shift < 32) {
-                *value &= !(u32::from(*byte) << shift & CLEARED[place]);
+                let set = WRITTEN[place] & 0xff << shift;
+                *value =
+                    *value & !(u32::from(*byte) << shift & CLEARED[place]) & !set | u32::from(*byte) << shift & set;
             }
         }
     }
@@ -45,7 +50,7 @@ impl Express {
             return words.end();
         }
         let number = |word: &str| parse_number(word).and_then(|number| u32::try_from(number).ok());
-        let place = words.parsed("an offset", "0x0c, 0x10, 0x18, 0x2c or 0x30", |word| {
+        let place = words.parsed("an offset", "0x04, 0x08, 0x0c, 0x10, 0x18, 0x2c or 0x30", |word| {
             DWORDS.iter().position(|known| number(word) == Some(*known as u32))
         })?;
         let value = words.parsed("a value", "a number below 2^32", number)?;
@@ -73,6 +78,10 @@ mod tests {
         // The guest clears LBMS, and nothing else.
         express.write(2, &0x4001u16.to_le_bytes());
         assert_eq!(express.read(0), 0x8042_0000);
+        // It sets the payload size, one byte of Device Control.
+        express.command(&["0x08", "0x20", "0xe0"]).unwrap();
+        express.write(48, &0x5fu16.to_le_bytes());
+        assert_eq!((express.read(48), express.read(52)), (0x40, 0xe0));
         express.command(&["plain"]).unwrap();
         assert_eq!(express, Express::default());
         for bad in [vec![], vec!["0x12", "0", "0"], vec!["0x10", "0"], vec!["0x10", "0", "x"], vec!["plain", "x"]] {

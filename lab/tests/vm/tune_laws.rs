@@ -2,13 +2,17 @@
 
 use std::ops::RangeInclusive;
 
-use pciescope_core::tune::Verdict;
+use pciescope_core::tune::{Effect, Tune, Verdict};
+use pciescope_lab::Served;
 use pciescope_lab::device::traffic::Traffic;
+use pciescope_lab::device::upstream::write_efficiency;
 use pciescope_lab::device::{CounterBoard, LatencyEndpoint};
+use pciescope_lab::vm::digitizers::Crate;
 use pciescope_lab::vm::{Attachment, Kernel};
 
 use crate::say;
-use crate::support::{Endpoint, RECORDS, Rig, settle};
+use crate::support::counters::Counters;
+use crate::support::{Endpoint, PATIENCE, RECORDS, Rig, program, records, settle};
 
 /// A port of the board, whose link gets L1 by the overlay.
 const PORT: &str = "0000:30:01.0";
@@ -87,4 +91,69 @@ fn one_helps(rig: &Rig, slow: &str, quick: &str, truth: &RangeInclusive<f64>) ->
     let best = tune.best.unwrap();
     assert_eq!(best.settings, helps.settings, "{best:?}");
     Ok(())
+}
+
+/// What `tune` says of a function in a guest that needs no endpoint.
+fn tune(rig: &Counters, options: &str) -> Tune {
+    let line = format!("pciescope tune {options}");
+    let (line, command) = line.split_once(" -- ").unwrap();
+    let output = rig.vm.run_within(&format!("{line} -o {RECORDS} --overwrite -- {command}"), PATIENCE);
+    assert_eq!(output.status, 0, "{options}: {}{}", output.stdout, output.stderr);
+    let tune = records::parse(&rig.vm.read(RECORDS)).into_iter().find_map(|record| record.tune).unwrap();
+    let effects = tune.effects.iter().map(|effect| (effect.verdict, effect.comparisons, effect.change));
+    say!("{options}: {:?}, {:?}", effects.collect::<Vec<_>>(), tune.notes);
+    *tune
+}
+
+/// The one effect is what a law says, in percent, give or take what the driver itself needs.
+fn agrees(effect: &Effect, verdict: Verdict, percent: f64, own: f64) {
+    let change = effect.change.unwrap();
+    assert_eq!(effect.verdict, verdict, "{effect:?}");
+    let held = change.low_percent - own..=change.high_percent + own;
+    assert!(held.contains(&percent), "{percent} % is planted: {effect:?}");
+}
+
+/// Moves data between a digitizer's memory and the guest's, and prints bytes per second by the guest's monotonic clock.
+const MOVES: &str = r#"use strict;
+my ($direction, $node, $bytes) = @ARGV;
+sub now { my $time = pack("qq", 0, 0); syscall(228, 1, $time); my ($s, $ns) = unpack("qq", $time); $s + $ns / 1e9 }
+open(my $file, $direction eq "read" ? "<" : "+<", $node) or die;
+my ($data, $begun) = ("x" x $bytes, now());
+my $moved = $direction eq "read" ? sysread($file, $data, $bytes) : syswrite($file, $data, $bytes);
+print $bytes / (now() - $begun) if $moved == $bytes;
+"#;
+
+/// A digitizer sends packets as large as its Device Control says, and so many read requests are on their way. What it moves
+/// follows by the specification's formula, and its own clock paces it.
+pub fn payload_and_read_requests_of_a_digitizer_have_their_law() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut seed = Crate::seed(1);
+    seed.traffic = Traffic::new();
+    let (name, model, place) = seed.behind_ports(&[PORT.parse().unwrap()]).remove(0);
+    let board = Served::spawn(model, folder.path(), &name).unwrap();
+    let rig = Counters::boot_on(seed.traffic.clone(), Kernel::V6_12, "rasdes_pmu", |builder| {
+        builder.served(&name, &board, place).module("sis8300").program(program())
+    });
+    let node = rig.must("ls /dev/sis8300-*");
+    let bdf = rig.vm.address(&name);
+    let driver = format!("/sys/bus/pci/devices/{bdf}/driver");
+    let state = || rig.must(&format!("setpci -s {PORT} CAP_EXP+8.w; setpci -s {bdf} CAP_EXP+8.w; readlink {driver}"));
+    // QEMU's ports take 128 bytes; this one takes 256 from now on, as the board does.
+    rig.board.tell(&format!("port {PORT} express 0x04 1 7"));
+    rig.board.tell(&format!("port {PORT} express 0x08 0 0xe0"));
+    // 12 MB/s, and 1 MB/s of read requests: the driver's own part is small.
+    for command in ["set slowness 20", "set round-trip 1ms"] {
+        board.ask(command).unwrap();
+    }
+    rig.must("echo 65536 >/sys/module/sis8300/parameters/write_bytes; ln -s /lib/lab/tool /tmp/perl");
+    std::fs::write(rig.vm.share().join("moves.pl"), MOVES).unwrap();
+    let perl = "/tmp/perl -I/lab/usr/lib/x86_64-linux-gnu/perl-base /host/moves.pl";
+    let before = state();
+    let line = |knob: &str, moves: &str| format!("{bdf} --try {knob} --score rate:max --least 3 -- {perl} {moves}");
+    let payload = &tune(&rig, &line("mps=256", &format!("read {node} 1048576"))).effects[0];
+    agrees(payload, Verdict::Helps, (write_efficiency(0, 256) / write_efficiency(0, 128) - 1.0) * 100.0, 0.5);
+    let requests = &tune(&rig, &line("mrrs=1024,512", &format!("write {node} 65536"))).effects;
+    agrees(&requests[0], Verdict::Helps, 100.0, 2.0);
+    assert_eq!(state(), before);
+    rig.vm.check_log();
 }

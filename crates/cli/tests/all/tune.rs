@@ -149,6 +149,23 @@ impl Tree {
         symlink(format!("../../../{own}/net/eth0"), self.root.join("sys/class/net/eth0")).unwrap();
     }
 
+    /// Puts the function below a root port that takes payloads of 256 bytes, half of what the function takes.
+    fn port(&self) {
+        let (own, devices) = (format!("sys/bus/pci/devices/{BDF}"), "sys/devices/pci0000:00/0000:00:02.0");
+        fs::create_dir_all(self.root.join(devices)).unwrap();
+        fs::rename(self.root.join(&own), self.root.join(devices).join(BDF)).unwrap();
+        symlink(format!("../../../../{devices}/{BDF}"), self.root.join(&own)).unwrap();
+        symlink(format!("../../../../{devices}"), self.root.join("sys/bus/pci/devices/0000:00:02.0")).unwrap();
+        let mut config = fs::read(self.config()).unwrap();
+        (config[0x42], config[0x44]) = (0x42, 1);
+        fs::write(self.root.join(devices).join("config"), config).unwrap();
+        for (file, text) in
+            [("vendor", "0x144d"), ("device", "0x0002"), ("class", "0x060400"), ("resource", "0x0 0x0 0x0")]
+        {
+            self.put(&format!("{devices}/{file}"), text);
+        }
+    }
+
     /// An experiment that is killed while read requests have 4096 bytes.
     fn killed(&self) {
         let script = self.script("[ $m = 5 ] && kill -9 $PPID; echo 100");
@@ -214,7 +231,7 @@ fn of_twelve_experiments_each_says_what_was_planted() {
 fn all_is_what_is_safe_and_the_rest_is_named() {
     let ended = run("tune nvme0n1 --backend fake --try all --dry-run").expect_code(0);
     for part in [
-        "left out: mps: the whole path has to agree",
+        "left out: mps: it disturbs the device: name it",
         "left out: ext-tags: it is off, and the path may not take 8-bit tags",
         "left out: governor: it also changes the whole machine: --shared allows that",
         "would set mrrs from 512 to 4096",
@@ -786,6 +803,69 @@ fn the_type_of_an_iommu_group_changes_and_the_driver_comes_back() {
 }
 
 #[test]
+fn the_payload_size_changes_on_the_whole_path_while_drivers_are_off() {
+    let tree = Tree::new("tune-payload");
+    tree.port();
+    tree.set_control(FOUND & !0xe0);
+    fs::create_dir_all(tree.root.join("sys/bus/pci/drivers/nvme")).unwrap();
+    let driver = tree.root.join(format!("sys/bus/pci/devices/{BDF}/driver"));
+    symlink("../../drivers/nvme", &driver).unwrap();
+    let port = tree.root.join("sys/bus/pci/devices/0000:00:02.0/config");
+    let set_port = |bits: u8| OpenOptions::new().write(true).open(&port).unwrap().write_all_at(&[bits], 0x48).unwrap();
+    let mixed = tree.run(&format!("tune {BDF} -j")).expect_code(0).records();
+    let knob = tune(&mixed).knobs.iter().find(|knob| knob.name == "mps").unwrap();
+    assert_eq!(knob.value.as_deref(), Some("256 and 128"));
+    assert_eq!(knob.refused.as_deref(), Some("its path holds several sizes"));
+    set_port(0x10);
+    let bound = || fs::symlink_metadata(&driver).unwrap().modified().unwrap();
+    let (before, first) = (tree.all(), bound());
+    let ports = format!("[ $(($bits / 32)) = $(($(od -An -tu1 -j72 -N1 {}) / 32)) ] || exit 1\n", port.display());
+    let line = |options: &str, text: &str| {
+        format!("tune {BDF} --try mps={options} --score x:max -j -- {}", tree.script(&(ports.clone() + text)))
+    };
+    let rate = "[ $(($bits / 32)) = 1 ] && rate=110 || rate=100; [ $m = 5 ] && rate=$((rate + 10)); echo $rate";
+    let records = tree.run(&line("256 --try mrrs=4096", rate)).expect_code(0).records();
+    let best = tune(&records).best.as_ref().unwrap();
+    assert_eq!(verdicts(tune(&records)), [("mps=256".into(), Verdict::Helps), ("mrrs=4096".into(), Verdict::Helps)]);
+    assert!((best.change.unwrap().percent - 20.0).abs() < 1e-9, "{best:?}");
+    assert_eq!(tree.all(), before);
+    assert!(bound() > first, "the driver was never off");
+    let refused = |options: &str, why: &str| {
+        let ended = tree.run(&line(options, rate)).expect_code(2);
+        assert!(ended.stderr.contains(why), "{why}: {}", ended.stderr);
+    };
+    refused("512", "mps: 512 is none of its values: 128, 256");
+    // Kills: with both ends set, between the two, and where somebody else has set one since.
+    for (meanwhile, said) in [(None, "from 0x0020 to 0x0000"), (Some(0x10), "from 0x0000 and 0x0020 to 0x0000")] {
+        tree.run(&line("256", "[ $(($bits / 32)) = 1 ] && kill -9 $PPID; echo 100")).expect_code(-1);
+        assert_eq!(tree.control() & 0xe0, 0x20);
+        meanwhile.into_iter().for_each(set_port);
+        let restored = tree.run("unbind --restore").expect_code(0).stderr;
+        assert!(restored.contains(said), "{restored}");
+        assert_eq!(tree.all(), before);
+    }
+    tree.run(&line("256", "[ $(($bits / 32)) = 1 ] && kill -9 $PPID; echo 100")).expect_code(-1);
+    set_port(0x50);
+    let restored = tree.run("unbind --restore").expect_code(0).stderr;
+    assert!(restored.contains("somebody else set it to 0x0040 and 0x0020"), "{restored}");
+    (set_port(0x10), tree.set_control(FOUND & !0xe0));
+    // Another function below the same port.
+    let other = "sys/devices/pci0000:00/0000:00:02.0/0000:02:00.1";
+    for (file, text) in [("vendor", "0x144d"), ("device", "0xa824"), ("class", "0x010802"), ("resource", "0x0 0x0 0x0")]
+    {
+        tree.put(&format!("{other}/{file}"), text);
+    }
+    symlink(format!("../../../../{other}"), tree.root.join("sys/bus/pci/devices/0000:02:00.1")).unwrap();
+    refused("256 --shared", "mps: 0000:02:00.1 has no PCI Express capability, or does not show it");
+    fs::copy(tree.config(), tree.root.join(other).join("config")).unwrap();
+    refused("256", "mps: it also changes 0000:02:00.1 below its root port: --shared allows that");
+    symlink("../../drivers/nvme", tree.root.join(other).join("driver")).unwrap();
+    tree.run(&line("256 --shared", rate)).expect_code(0);
+    tree.put(&format!("{other}/sriov_numvfs"), "2");
+    refused("256 --shared", "mps: it needs the driver off: its virtual functions (SR-IOV) are on");
+}
+
+#[test]
 fn extended_tags_are_taken_away_while_the_driver_is_off() {
     let tree = Tree::new("tune-tags");
     tree.set_control(FOUND | 0x100);
@@ -907,7 +987,7 @@ fn what_cannot_be_tried_is_refused_with_its_reason() {
     let before = tree.all();
     let tried = |options: &str| format!("tune {BDF} {options} --score x:max -- {script}");
     for (line, why) in [
-        (tried("--try mps=512"), "mps: the whole path has to agree"),
+        (tried("--try mps=512"), "mps: it has no link"),
         (tried("--try ext-tags=on"), "ext-tags: it is off, and the path may not take 8-bit tags"),
         (tried("--try governor=performance"), "governor: it also changes the whole machine: --shared allows that"),
         (tried("--try scheduler=none"), "scheduler: this device or machine does not have it"),
@@ -916,7 +996,7 @@ fn what_cannot_be_tried_is_refused_with_its_reason() {
         (tried("--try irq-cpu=7"), "irq-cpu: 7 is none of its values: CPUs of 0-1"),
         (tried("--try aspm-l1=maybe"), "aspm-l1: maybe is none of its values: on, off"),
         (tried("--try numa"), "numa: the machine has one node"),
-        (tried("--try turbo"), "\"turbo\" is no knob; the knobs are all, iommu, ext-tags, mrrs"),
+        (tried("--try turbo"), "\"turbo\" is no knob; the knobs are all, iommu, mps, ext-tags, mrrs"),
         (tried("--try mrrs="), "write a knob and its values"),
         (tried("--try mrrs=4096 --least 0"), "it is above 0 and below 100"),
         (tried("--try mrrs=4096").replace("x:max", "x:best"), "write a name and which way is better"),

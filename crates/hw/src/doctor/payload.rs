@@ -77,9 +77,13 @@ pub fn low(case: &Case) -> Verdict {
             efficiency(now),
             efficiency(most)
         ),
-        remedy: format!(
-            "boot with pci=pcie_bus_safe (the largest that all below the root port can do), or look for Max Payload Size in {}",
-            case.machine.setup()
+        remedy: tried(
+            &format!(
+                "boot with pci=pcie_bus_safe (the largest that all below the root port can do), or look for Max Payload Size in {}",
+                case.machine.setup()
+            ),
+            case.bdf,
+            &format!("--try mps={most} --score NAME:max -- CMD"),
         ),
     })
 }

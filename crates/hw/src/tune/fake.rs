@@ -40,6 +40,11 @@ pub fn make(root: &Root, bdf: Bdf) -> io::Result<()> {
     word(0x102, 0x0001);
     word(0x104, 0x00fe);
     put(&format!("{own}/config"), &config)?;
+    // The ports above take the same payloads.
+    config[0x42] = 0x42;
+    for port in pci::way(root, pci::folder(bdf)).iter().filter(|port| **port != bdf) {
+        put(&pci::folder(*port).join("config").display().to_string(), &config)?;
+    }
     put(&format!("{own}/link/l0s_aspm"), b"0\n")?;
     put(&format!("{own}/link/l1_aspm"), b"1\n")?;
     for irq in root.names(format!("{own}/msi_irqs")) {

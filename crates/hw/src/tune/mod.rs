@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use pciescope_core::tune::{Knob, Setting};
 use pciescope_core::{Bdf, CpuList, Function};
 
-use self::place::{SettingPlace, hex};
+use self::place::{AND, SettingPlace, hex};
 pub use self::session::TuneSession;
 pub use self::table::{knobs, names};
 use crate::inventory::{CORRECTABLE, FATAL, NONFATAL, error_counts};
@@ -118,6 +118,9 @@ impl FoundKnob {
 
     /// A value from how it stands in its place.
     fn value(&self, raw: &str) -> String {
+        if raw.contains(AND) {
+            return raw.split(AND).map(|one| self.value(one)).collect::<Vec<_>>().join(AND);
+        }
         let bits = || u16::from_str_radix(raw.trim_start_matches("0x"), 16).unwrap_or_default();
         let is_on = match self.coding {
             Coding::Size(lowest) => return (128u32 << (bits() / lowest)).to_string(),

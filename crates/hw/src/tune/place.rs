@@ -36,6 +36,8 @@ pub enum SettingPlace {
         /// Which word of that.
         word: usize,
     },
+    /// Places that hold the same value, written one after the other.
+    All(Vec<SettingPlace>),
     /// A place that is written while no driver has these functions.
     WithoutDriver {
         /// The functions.
@@ -65,6 +67,11 @@ impl SettingPlace {
                 let words =
                     block.get(root, interface).map_err(|source| Error::Read { path: self.path(root), source })?;
                 Ok(words[*word].to_string())
+            }
+            SettingPlace::All(places) => {
+                let mut all = places.iter().map(|place| place.read(root)).collect::<Result<Vec<_>, Error>>()?;
+                all.dedup();
+                Ok(all.join(AND))
             }
             SettingPlace::WithoutDriver { place, .. } => place.read(root),
             SettingPlace::Driver(bdf) => Ok(pci::driver(root, *bdf).unwrap_or_else(|| NO_DRIVER.to_owned())),
@@ -109,6 +116,7 @@ impl SettingPlace {
                 });
                 put.map_err(|source| Error::write(&self.path(root), raw, source))?;
             }
+            SettingPlace::All(places) => places.iter().try_for_each(|place| place.write(root, raw))?,
             SettingPlace::WithoutDriver { functions, place } => {
                 let drivers = functions.iter().map(|bdf| SettingPlace::Driver(*bdf));
                 let drivers =
@@ -139,6 +147,7 @@ impl SettingPlace {
             SettingPlace::Register { bdf, .. } => root.path(pci::folder(*bdf).join("config")),
             SettingPlace::File(path) | SettingPlace::Held(path) => root.path(path),
             SettingPlace::Ethtool { interface, .. } => root.path(Path::new("/sys/class/net").join(interface)),
+            SettingPlace::All(places) => places.last().map(|place| place.path(root)).unwrap_or_default(),
             SettingPlace::WithoutDriver { place, .. } => place.path(root),
             SettingPlace::Driver(bdf) => root.path(pci::folder(*bdf).join("driver")),
             SettingPlace::Workload => PathBuf::new(),
@@ -156,6 +165,8 @@ impl SettingPlace {
         let is = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
         match self {
             SettingPlace::Workload => true,
+            SettingPlace::All(places) => places.iter().all(|place| place.is_writable(root)),
+            SettingPlace::WithoutDriver { place, .. } => place.is_writable(root),
             // CAP_NET_ADMIN.
             SettingPlace::Ethtool { .. } => !root.is_live() || rustix::process::geteuid().is_root(),
             _ => is(&self.path(root)),
@@ -164,6 +175,9 @@ impl SettingPlace {
 }
 
 pub(super) const NO_DRIVER: &str = "none";
+
+/// Between what several places hold that do not agree: while they are written, or for good.
+pub(super) const AND: &str = " and ";
 
 /// The disks and interfaces of a function come a moment after its driver.
 pub(super) fn wait_for_nodes(root: &Root, bdf: Bdf, is_there: impl Fn(&Vec<String>) -> bool) {

@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
-use super::place::{SettingPlace, wait_for_nodes};
+use super::place::{AND, SettingPlace, wait_for_nodes};
 use crate::kept::{self, KeptFile, Owner};
 use crate::{Error, Root};
 
@@ -189,9 +189,12 @@ pub(super) fn put_back(
         }
         seen.push(&entry.place);
         let name = format!("{} ({})", entry.knob, entry.place.path(root).display());
-        let is_ours = |now: &String| {
-            entries.iter().any(|one| one.place == entry.place && one.written.as_ref() == Some(now))
-                || entry.written.is_none() && !left_knobs.contains(&&*entry.knob)
+        let wrote: Vec<&str> =
+            entries.iter().filter(|one| one.place == entry.place).filter_map(|one| one.written.as_deref()).collect();
+        let is_ours = |now: &String| match entry.written {
+            // Of several registers a kill may have come between two.
+            Some(_) => now.split(AND).all(|part| part == entry.former || wrote.contains(&part)),
+            None => !left_knobs.contains(&&*entry.knob),
         };
         let of_function = replaced.filter(|_| !entry.place.is_of_machine());
         let line = match (of_function, entry.place.read(root)) {

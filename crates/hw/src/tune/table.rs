@@ -7,11 +7,11 @@ use pciescope_core::tune::Knob;
 use pciescope_core::{Bdf, Cpu, CpuList, Function};
 
 use super::ethtool::{ADAPTIVE_RX, COMBINED, EthtoolBlock, MOST_COMBINED, RX_USECS, Words};
-use super::place::{NO_LIMIT, SettingPlace, choices};
+use super::place::{AND, NO_LIMIT, SettingPlace, choices};
 use super::{Coding, Domain, FoundKnob};
 use crate::bind::in_use::{in_use, in_words};
 use crate::config::Config;
-use crate::express::Express;
+use crate::express::{Express, PortType};
 use crate::probe::resource::is_locked_down;
 use crate::{Root, nodes, pci, placement, topology};
 
@@ -37,9 +37,9 @@ const WAIT: &str = "other users of the disk wait longer";
 /// Name, risk, how it is put back, how the parameter of the kernel begins that sets it or `-`, what finds it.
 const ROWS: [(&str, &str, &str, &str, Finder); 24] = [
     ("iommu", "identity: the device reaches all memory; the driver goes off and on", WRITTEN, "iommu", iommu),
+    ("mps", "all below the root port; the driver goes off and on", WRITTEN, "pci=pcie_bus_", mps),
     ("ext-tags", "a path without 8-bit tags mixes answers up", WRITTEN, "-", ext_tags),
     ("mrrs", "other devices may wait longer behind large reads", WRITTEN, "pci=pcie_bus_", mrrs),
-    ("mps", "packets that the path does not take are lost", "-", "pci=pcie_bus_", mps),
     ("relaxed-ordering", "none: less reordering", WRITTEN, "-", |bench, _| taken_away(bench, 0x0010)),
     ("no-snoop", "none: more snooping", WRITTEN, "-", |bench, _| taken_away(bench, 0x0800)),
     ("aspm-l0s", POWER, WRITTEN, "pcie_aspm", aspm),
@@ -132,6 +132,11 @@ fn one_of<T: ToString>(all: impl IntoIterator<Item = T>) -> Domain {
     Domain::OneOf(all.into_iter().map(|one| one.to_string()).collect())
 }
 
+/// Sizes of payloads and read requests, in bytes.
+fn sizes_to(most: u16) -> Domain {
+    one_of((0..6).map(|code| 128 << code).filter(|bytes| *bytes <= most))
+}
+
 fn on_or_off() -> Domain {
     one_of(["on", "off"])
 }
@@ -165,15 +170,46 @@ fn mrrs(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
         () if above > Some(own) => (own, " (as its payload)"),
         () => (4096, ""),
     };
-    let sizes = one_of((0..6).map(|code| 128 << code).filter(|bytes| *bytes <= most));
-    Some(device_control(bench, 0x7000, Coding::Size(0x1000), sizes).0.range(format!("128 to {most}{why}")))
+    Some(device_control(bench, 0x7000, Coding::Size(0x1000), sizes_to(most)).0.range(format!("128 to {most}{why}")))
 }
 
+/// Max payload size of all functions below the root port, and of it: what one sends, all on the way have to take.
 fn mps(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
-    let most = Express::of(&bench.config).and_then(|express| express.payload_most()).unwrap_or(128);
-    let (found, _) = device_control(bench, 0x00e0, Coding::Size(0x20), one_of([""; 0]));
-    let why = "the whole path has to agree, drivers off: kernel parameter pci=pcie_bus_perf or pcie_bus_safe";
-    Some(found.range(format!("128 to {most}")).refused(Some(why)))
+    const MPS: u16 = 0x00e0;
+    let top = bench.function.path.first().unwrap_or(&bench.bdf);
+    let is_below = |one: &Function| one.path.first().or(one.bdf.as_ref()) == Some(top);
+    let all: Vec<Function> = pci::functions(bench.root).all.into_iter().filter(is_below).collect();
+    let (mut most, mut places, mut hidden) = (4096, Vec::new(), None);
+    // A virtual function has the size of its physical one.
+    let is_virtual = |bdf: &Bdf| bench.root.exists(pci::folder(*bdf).join("physfn"));
+    for bdf in all.iter().filter_map(|one| one.bdf).filter(|bdf| !is_virtual(bdf)) {
+        let config = Config::load(bench.root, bdf);
+        let Some(express) = Express::of(&config) else {
+            hidden = Some(format!("{bdf} has no PCI Express capability, or does not show it"));
+            continue;
+        };
+        // As Linux does (pcie_find_smpss): what is plugged in may take no more.
+        let is_open = express.kind() == PortType::Downstream && express.is_hot_plug();
+        most = most.min(if is_open { 128 } else { express.payload_most().unwrap_or(128) });
+        places.push(SettingPlace::Register { bdf, at: express.at as u16 + 8, mask: MPS });
+    }
+    let (found, _) = device_control(bench, MPS, Coding::Size(0x20), Domain::default());
+    let sizes = FoundKnob::at(vec![SettingPlace::All(places)], sizes_to(most));
+    let is_mixed = sizes.places[0].read(bench.root).is_ok_and(|held| held.contains(AND));
+    let held = is_mixed.then_some("its path holds several sizes");
+    let only = match bench.function.path.is_empty() {
+        true => Some("it has no link"),
+        false => (most == 128).then_some("its path takes no more than 128"),
+    };
+    let found = FoundKnob { coding: found.coding, ..sizes.refused(found.knob.refused).refused(hidden) };
+    let ends: Vec<Function> = all.into_iter().filter(|one| !pci::is_bridge(one.class)).collect();
+    let permanent =
+        "kernel parameter pci=pcie_bus_safe (the most that all take) or pcie_bus_peer2peer (128)".to_owned();
+    let found = FoundKnob {
+        permanent,
+        ..found.refused(held).refused(only).shared(others(bench, &ends, "below its root port"))
+    };
+    Some(without_driver(bench, &ends, 0, found))
 }
 
 /// What is only taken away: `on` where it was found.
@@ -206,6 +242,13 @@ fn without_driver(bench: &Bench<'_>, functions: &[Function], own: u16, found: Fo
     let places = found.places.iter().cloned().map(wrapped).collect();
     let found = found.refused(uses.map(|uses| format!("it needs the driver off: {}", in_words(&uses))));
     FoundKnob { places, along, is_by_name: true, ..found }
+}
+
+/// The addresses of other functions among some, which are in such a place.
+fn others(bench: &Bench<'_>, all: &[Function], place: &str) -> Option<String> {
+    let others = all.iter().filter_map(|one| one.bdf).filter(|bdf| *bdf != bench.bdf);
+    let others: Vec<String> = others.map(|bdf| bdf.to_string()).collect();
+    (!others.is_empty()).then(|| format!("{} {place}", others.join(", ")))
 }
 
 /// The other functions on the same link.
@@ -402,13 +445,11 @@ fn iommu(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
     let members = members.filter_map(|name| pci::function(bench.root, name.parse().ok()?).ok());
     // With bridges the kernel shares a group.
     let members: Vec<Function> = members.filter(|function| !pci::is_bridge(function.class)).collect();
-    let others = members.iter().filter_map(|one| one.bdf).filter(|bdf| *bdf != bench.bdf);
-    let others: Vec<String> = others.map(|bdf| bdf.to_string()).collect();
     let removable = |bdf: &Bdf| bench.root.text(pci::folder(*bdf).join("removable"));
     let mut path = bench.function.path.iter().chain([&bench.bdf]);
     let is_untrusted = path.any(|bdf| removable(bdf).as_deref() == Some("removable"));
     let found = FoundKnob::at(vec![place], one_of(["DMA", "DMA-FQ", "identity"]))
-        .shared((!others.is_empty()).then(|| format!("{} in IOMMU group {group}", others.join(", "))))
+        .shared(others(bench, &members, &format!("in IOMMU group {group}")))
         .refused(is_untrusted.then_some("it is at an untrusted port, whose devices the IOMMU has to hold"));
     let permanent = "kernel parameter iommu.passthrough=1 (identity), iommu.strict=0 (DMA-FQ) or 1 (DMA)".to_owned();
     Some(without_driver(bench, &members, 0, FoundKnob { permanent, ..found }))

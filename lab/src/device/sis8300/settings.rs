@@ -112,6 +112,8 @@ pub(super) struct Settings {
     pub(super) has_stop: bool,
     /// The time from a read request of the write engine to its completion.
     pub(super) round_trip_ns: u64,
+    /// Its link carries this part of what its lanes could.
+    pub(super) slowness: u64,
     pub(super) clocks: Clocks,
     /// `None`: the model's own.
     pub(super) module_id: Option<u32>,
@@ -134,6 +136,7 @@ impl Default for Settings {
             is_aligned: true,
             has_stop: true,
             round_trip_ns: 1_000,
+            slowness: 1,
             clocks: Clocks::default(),
             module_id: None,
             options: None,
@@ -262,7 +265,8 @@ fn set_clock(words: &mut Words<'_>, clocks: &mut Clocks) -> Result<(), CommandEr
 }
 
 fn set(words: &mut Words<'_>, settings: &mut Settings) -> Result<(), CommandError> {
-    const NAMES: &str = "latch, message, daq-done, past-end, restart, busy-blocks, flush, align, stop or round-trip";
+    const NAMES: &str =
+        "latch, message, daq-done, past-end, restart, busy-blocks, flush, align, stop, round-trip or slowness";
     match words.word(NAMES)? {
         "latch" => settings.latch = words.choice("always or enabled", &[Latch::Always, Latch::Enabled])?,
         "message" => settings.rule = words.choice("edge or each", &[MessageRule::Edge, MessageRule::Each])?,
@@ -283,6 +287,7 @@ fn set(words: &mut Words<'_>, settings: &mut Settings) -> Result<(), CommandErro
         "align" => settings.is_aligned = words.choice("64 or any", &[true, false])?,
         "stop" => settings.has_stop = words.switch()?,
         "round-trip" => settings.round_trip_ns = words.long_time("the time")?.max(1),
+        "slowness" => settings.slowness = words.number("a number")?.max(1),
         word => return Err(words.wrong(word, NAMES)),
     }
     Ok(())
@@ -387,6 +392,7 @@ mod tests {
             ("set align any", set(Settings { is_aligned: false, ..before() })),
             ("set stop off", set(Settings { has_stop: false, ..before() })),
             ("set round-trip 2us", set(Settings { round_trip_ns: 2_000, ..before() })),
+            ("set slowness 20", set(Settings { slowness: 20, ..before() })),
             ("module-id 0x12345678", set(Settings { module_id: Some(0x1234_5678), ..before() })),
             ("module-id default", set(Settings { module_id: None, ..before() })),
             ("options 3", set(Settings { options: Some(3), ..before() })),

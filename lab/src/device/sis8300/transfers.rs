@@ -16,7 +16,7 @@ impl Sis8300 {
     /// Wire bytes per second and the part that is data, for a transfer to or from this host address.
     pub(super) fn rate(&self, direction: Direction, host: u64) -> (f64, f64) {
         let (payload, read_request) = self.config.transfer_sizes();
-        let wire = wire_rate(self.link.generation, self.link.width);
+        let wire = wire_rate(self.link.generation, self.link.width) / self.settings.slowness as f64;
         match direction {
             Direction::Up => (wire, write_efficiency(host, payload)),
             Direction::Down => {
