@@ -59,7 +59,7 @@ pub fn leaving_a_state_of_aspm_costs_what_the_device_waited() {
     rig.check_log();
 }
 
-/// On a host that stands still, blocks lack samples or the answer stays undecided; all else that is wrong ends the test.
+/// On a host that stands still, blocks lack samples or the answer stays undecided; anything else wrong ends the test.
 fn one_helps(rig: &Rig, slow: &str, quick: &str, truth: &RangeInclusive<f64>) -> Result<(), String> {
     let ledger = || {
         let ledger = rig.ledger();
