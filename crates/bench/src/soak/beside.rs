@@ -22,9 +22,11 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Opens them and lets them count; `None` where there are none, or they cannot be opened.
-    pub fn open(root: &Root, ends: &[Bdf]) -> Option<Beside> {
-        let metrics = WAYS.iter().chain(&ERRORS).map(|name| (*name).to_owned()).collect();
+    /// Opens those of errors, and of payload if that is wanted, and lets them count; `None` where there are none, or they cannot
+    /// be opened.
+    pub fn open(root: &Root, ends: &[Bdf], with_payload: bool) -> Option<Beside> {
+        let ways = WAYS.iter().filter(|_| with_payload);
+        let metrics = ways.chain(&ERRORS).map(|name| (*name).to_owned()).collect();
         let places = vec![Place::Function(*ends.last()?)];
         let choice =
             counters::choose_present(root, &Wanted { places, metrics, origin: Origin::Hardware, ..Wanted::default() });

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pciescope_core::outcome::{LATENCY, TRIGGER_TO_HANDLER};
 use pciescope_core::text::chain;
 use pciescope_core::tune::Goal;
-use pciescope_core::{Access, Bdf, CpuList, IrqPlan, MmioPlan};
+use pciescope_core::{Access, Bdf, CpuList, Function, IrqPlan, MmioPlan};
 use pciescope_hw::memory::{BLOCK, Buffer};
 use pciescope_hw::placement::Pinned;
 use pciescope_hw::probe::{Probe, Slice, Watch};
@@ -18,6 +18,8 @@ use pciescope_hw::tune::{ErrorPlaces, TuneSession, fake};
 use pciescope_hw::usage::Usage;
 use pciescope_hw::wait::OwnGroup;
 use pciescope_hw::{Root, daq};
+
+use crate::soak::Beside;
 
 use super::{BlockFigures, Random, Subject, Wanted};
 
@@ -36,6 +38,8 @@ pub trait Scorer {
 pub struct TunedMachine<'m> {
     root: Root,
     counted: ErrorPlaces,
+    /// Replays and other errors that counters of the link's ends have and AER has not.
+    beside: Option<Beside>,
     session: Option<TuneSession>,
     scorer: &'m mut dyn Scorer,
     watch: &'m dyn Watch,
@@ -43,16 +47,25 @@ pub struct TunedMachine<'m> {
 }
 
 impl<'m> TunedMachine<'m> {
-    /// `counted` are the errors that tell of harm; `duration_ns` is that of all, for the progress.
+    /// Errors of the function and the ports above it tell of harm; `duration_ns` is that of all, for the progress.
     pub fn new(
         root: &Root,
-        counted: ErrorPlaces,
+        function: &Function,
         session: TuneSession,
         scorer: &'m mut dyn Scorer,
         watch: &'m dyn Watch,
         duration_ns: u64,
     ) -> Self {
-        TunedMachine { root: root.clone(), counted, session: Some(session), scorer, watch, duration_ns }
+        let ends: Vec<Bdf> = function.path.last().copied().into_iter().chain(function.bdf).collect();
+        TunedMachine {
+            root: root.clone(),
+            counted: ErrorPlaces::of(root, function),
+            beside: Beside::open(root, &ends, false).filter(|_| root.is_live()),
+            session: Some(session),
+            scorer,
+            watch,
+            duration_ns,
+        }
     }
 }
 
@@ -66,7 +79,14 @@ impl Subject for TunedMachine<'_> {
         self.scorer.score(cpus.as_ref(), self.watch)
     }
     fn errors(&mut self) -> BTreeMap<String, u64> {
-        self.counted.counts(&self.root)
+        let mut all = self.counted.counts(&self.root);
+        if let Some(beside) = &mut self.beside {
+            beside.read();
+            for event in beside.events() {
+                *all.entry(format!("{} {}", event.bdf, event.event)).or_default() += event.count;
+            }
+        }
+        all
     }
     fn now_ns(&self) -> u64 {
         self.scorer.now_ns()
@@ -87,6 +107,9 @@ pub enum Timed {
     Interrupts(IrqPlan),
 }
 
+/// Blocks without a sample one after the other that make one without a figure.
+const MOST_EMPTY: usize = 10;
+
 /// Samples of a probe: the median decides, in nanoseconds.
 pub struct Samples<'p> {
     /// The probe.
@@ -104,18 +127,23 @@ impl Scorer for Samples<'_> {
         let (Timed::Reads(MmioPlan { cpus: own, .. }) | Timed::Interrupts(IrqPlan { cpus: own, .. })) = &self.what;
         let first = cpus.unwrap_or(own).iter().next().ok_or("no CPU to measure from")?;
         let slice = Slice { cpus: CpuList::from_iter([first]), count: 0, duration_ns: self.block_ns };
-        let (sampled, name) = match &self.what {
-            Timed::Reads(plan) => (self.probe.mmio(plan, &slice, watch), LATENCY),
-            Timed::Interrupts(plan) => (self.probe.irq(plan, &slice, watch), TRIGGER_TO_HANDLER),
-        };
-        let sampled = sampled.map_err(|error| chain(&error))?;
-        if let Some(failure) = sampled.failure {
-            return Err(failure.text);
+        // A host that stands still may leave a short block without a sample: that is no harm of a setting.
+        for _ in 0..MOST_EMPTY {
+            let (sampled, name) = match &self.what {
+                Timed::Reads(plan) => (self.probe.mmio(plan, &slice, watch), LATENCY),
+                Timed::Interrupts(plan) => (self.probe.irq(plan, &slice, watch), TRIGGER_TO_HANDLER),
+            };
+            let sampled = sampled.map_err(|error| chain(&error))?;
+            if let Some(failure) = sampled.failure {
+                return Err(failure.text);
+            }
+            let samples = sampled.outcomes.first().and_then(|outcome| outcome.histograms.get(name));
+            if let Some((samples, score)) = samples.and_then(|samples| Some((samples, samples.middle_ns()?))) {
+                let prices = samples.percentile_ns(99.0).map(|p99| ("p99", p99)).into_iter().collect();
+                return Ok(BlockFigures { score, prices, ..BlockFigures::default() });
+            }
         }
-        let samples = sampled.outcomes.first().and_then(|outcome| outcome.histograms.get(name)).ok_or("no sample")?;
-        let score = samples.middle_ns().ok_or("no sample")?;
-        let prices = samples.percentile_ns(99.0).map(|p99| ("p99", p99)).into_iter().collect();
-        Ok(BlockFigures { score, prices, ..BlockFigures::default() })
+        Err("no sample".to_owned())
     }
     fn now_ns(&self) -> u64 {
         self.begun.elapsed().as_nanos() as u64

@@ -160,7 +160,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             ctx.note(&format!("the bound needs {}, if no error comes", span(ns as u64)));
         }
     };
-    let beside = if is_fake { None } else { Beside::open(&ctx.root, &watch.plan.functions) };
+    let beside = if is_fake { None } else { Beside::open(&ctx.root, &watch.plan.functions, true) };
     let words = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let task = SoakTask { watch, below: args.below, command: words, ends, proof, beside, told: &mut told };
     let mut host = Command::new(&signals, command, None)?;

@@ -15,7 +15,7 @@ use pciescope_core::tune::{Goal, Setting, Try, Verdict};
 use pciescope_core::{Bdf, IrqPlan, IrqSource, MmioPlan, TunePlan};
 use pciescope_hw::probe::open::{Backend, Need};
 use pciescope_hw::tune::restore;
-use pciescope_hw::tune::{ErrorPlaces, FoundKnob, TuneSession, fake, knobs, names};
+use pciescope_hw::tune::{FoundKnob, TuneSession, fake, knobs, names};
 use pciescope_hw::{environment, nodes, pci};
 
 use super::device::{AccessArgs, CpuChoice, Device, Reached, settle};
@@ -219,7 +219,6 @@ pub fn run(mut args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     } else if !is_fake {
         task.backend = "workload".to_owned();
     }
-    let counted = ErrorPlaces::of(&ctx.root, &task.function);
     let progress = Progress::new(ctx, "tune");
     let ended = (|| {
         let session = TuneSession::begin(&ctx.root, bdf, &folder, found)?;
@@ -239,7 +238,8 @@ pub fn run(mut args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
                 Box::new(Workload { command: args.command.clone(), name, readout: read, most_ns, begun })
             }
         };
-        let mut machine = TunedMachine::new(&ctx.root, counted, session, scorer.as_mut(), &progress, plan.duration_ns);
+        let mut machine =
+            TunedMachine::new(&ctx.root, &task.function, session, scorer.as_mut(), &progress, plan.duration_ns);
         pciescope_bench::tune::run(&mut machine, task, &mut output)
     })();
     progress.clear();

@@ -848,7 +848,8 @@ fn the_payload_size_changes_on_the_whole_path_while_drivers_are_off() {
     set_port(0x50);
     let restored = tree.run("unbind --restore").expect_code(0).stderr;
     assert!(restored.contains("somebody else set it to 0x0040 and 0x0020"), "{restored}");
-    (set_port(0x10), tree.set_control(FOUND & !0xe0));
+    set_port(0x10);
+    tree.set_control(FOUND & !0xe0);
     // Another function below the same port.
     let other = "sys/devices/pci0000:00/0000:00:02.0/0000:02:00.1";
     for (file, text) in [("vendor", "0x144d"), ("device", "0xa824"), ("class", "0x010802"), ("resource", "0x0 0x0 0x0")]

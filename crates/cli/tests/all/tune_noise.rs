@@ -8,11 +8,11 @@ use std::thread;
 
 use pciescope_bench::tune::score::{Scorer, TunedMachine};
 use pciescope_bench::tune::{BlockFigures, Candidate, Random, TuneTask, run};
-use pciescope_core::{Bdf, CpuList, Environment, TunePlan};
+use pciescope_core::{Bdf, CpuList, Environment, Function, TunePlan};
 use pciescope_hw::probe::Watch;
 use pciescope_hw::probe::fake::Options;
 use pciescope_hw::synthetic::Synthetic;
-use pciescope_hw::tune::{ErrorPlaces, TuneSession, fake, knobs};
+use pciescope_hw::tune::{TuneSession, fake, knobs};
 use pciescope_hw::{Root, nodes, pci};
 use pciescope_report::print::terminal::brief;
 
@@ -105,7 +105,7 @@ impl Machine {
         let session = TuneSession::begin(&self.root, self.bdf, &self.folder.path().join("restore"), found).unwrap();
         // Without the files of errors, of which there are none: they are most of what a block costs.
         let mut machine =
-            TunedMachine::new(&self.root, ErrorPlaces::default(), session, &mut scorer, &Unwatched, DURATION_NS);
+            TunedMachine::new(&self.root, &Function::default(), session, &mut scorer, &Unwatched, DURATION_NS);
         let mut records = Vec::new();
         let (record, _) = run(&mut machine, task, &mut records).unwrap();
         assert!(record.error.is_none() && record.tune.unwrap().notes.is_empty(), "{:?}", record.error);
