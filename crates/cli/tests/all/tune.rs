@@ -861,7 +861,12 @@ fn the_payload_size_changes_on_the_whole_path_while_drivers_are_off() {
     fs::copy(tree.config(), tree.root.join(other).join("config")).unwrap();
     refused("256", "mps: it also changes 0000:02:00.1 below its root port: --shared allows that");
     symlink("../../drivers/nvme", tree.root.join(other).join("driver")).unwrap();
-    tree.run(&line("256 --shared", rate)).expect_code(0);
+    // Its driver begins anew too.
+    tree.put(&format!("{other}/power/control"), "on");
+    let before = tree.all();
+    let power = tree.root.join(other).join("power/control").display().to_string();
+    tree.run(&line("256 --shared", &format!("echo auto >{power}; {rate}"))).expect_code(0);
+    assert_eq!(tree.all(), before);
     tree.put(&format!("{other}/sriov_numvfs"), "2");
     refused("256 --shared", "mps: it needs the driver off: its virtual functions (SR-IOV) are on");
 }

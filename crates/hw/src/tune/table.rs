@@ -232,11 +232,17 @@ fn without_driver(bench: &Bench<'_>, functions: &[Function], own: u16, found: Fo
     let uses = functions.iter().map(|one| in_use(bench.root, one)).find(|uses| !uses.is_empty());
     let drivers = functions.iter().filter(|one| one.driver.is_some()).filter_map(|one| one.bdf);
     // A driver that comes again sets these anew: of Device Control read requests, extended tags, no snoop, relaxed ordering.
-    let control = device_control(bench, 0x7910 & !own, Coding::Text, Domain::default()).0.places;
-    let power = SettingPlace::File(pci::folder(bench.bdf).join("power/control"));
-    let queues = ["scheduler", "nr_requests"].into_iter().filter_map(|name| queue(bench, name, |_| Domain::default()));
-    let files = queues.flat_map(|(found, _)| found.places).chain(affinities(bench)).chain(control).chain([power]);
-    let along = drivers.map(SettingPlace::Driver).chain(files).collect();
+    let anew = functions.iter().flat_map(|function| {
+        let bdf = function.bdf.unwrap_or(bench.bdf);
+        let config = Config::load(bench.root, bdf);
+        let bench = Bench { root: bench.root, bdf, function, config, cpus: Vec::new(), online: CpuList::default() };
+        let control = device_control(&bench, 0x7910 & !own, Coding::Text, Domain::default()).0.places;
+        let power = SettingPlace::File(pci::folder(bdf).join("power/control"));
+        let queues = ["scheduler", "nr_requests"].map(|name| queue(&bench, name, |_| Domain::default()));
+        let queues = queues.into_iter().flatten().flat_map(|(found, _)| found.places);
+        queues.chain(affinities(&bench)).chain(control).chain([power]).collect::<Vec<_>>()
+    });
+    let along = drivers.map(SettingPlace::Driver).chain(anew).collect();
     let all: Vec<Bdf> = functions.iter().filter_map(|one| one.bdf).collect();
     let wrapped = |place| SettingPlace::WithoutDriver { functions: all.clone(), place: Box::new(place) };
     let places = found.places.iter().cloned().map(wrapped).collect();
