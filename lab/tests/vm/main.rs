@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     let has_5_10 = Root::find(Arch::Amd64).and_then(|root| root.release(Kernel::V5_10)).is_ok();
     let has_kasan = support::sanitize::has_kasan();
     // Those of 5.10 first: long ones at the end would leave a CPU idle.
-    harness::run(&[if has_5_10 { ON_5_10 } else { &[] }, TESTS, if has_kasan { FAILURES } else { &[] }].concat())
+    harness::run(&[if has_5_10 { ON_5_10 } else { &[] }, AMD64, TESTS, if has_kasan { FAILURES } else { &[] }].concat())
 }
 
 /// All of them, and those that need such a guest.
@@ -70,6 +70,9 @@ const ON_5_10: &[harness::Test] = tests![
     sis8300::on_5_10_it_reads_the_same,
     rasdes::on_5_10_counts_are_the_boards
 ];
+
+/// What needs an x86-64 guest.
+const AMD64: &[harness::Test] = tests![tune_laws::an_iommu_and_a_vectors_cpu_cost_what_the_disk_adds seats 2];
 
 /// What needs an arm64 guest.
 const ARM64: &[harness::Test] = tests![

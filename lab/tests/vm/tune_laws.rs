@@ -1,12 +1,15 @@
 //! `tune` on devices whose speed follows a law that the lab's models know: what is found is what was planted. docs/tune.md.
 
+use std::fs;
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use pciescope_core::tune::{Effect, Tune, Verdict};
 use pciescope_lab::Served;
+use pciescope_lab::device::config::Link;
 use pciescope_lab::device::traffic::Traffic;
 use pciescope_lab::device::upstream::write_efficiency;
-use pciescope_lab::device::{CounterBoard, LatencyEndpoint};
+use pciescope_lab::device::{CounterBoard, LatencyEndpoint, NvmeDisk};
 use pciescope_lab::vm::digitizers::Crate;
 use pciescope_lab::vm::{Attachment, Kernel};
 
@@ -184,7 +187,7 @@ pub fn payload_and_read_requests_of_a_digitizer_have_their_law() {
         board.ask(command).unwrap();
     }
     rig.must("echo 65536 >/sys/module/sis8300/parameters/write_bytes; ln -s /lib/lab/tool /tmp/perl");
-    std::fs::write(rig.vm.share().join("moves.pl"), MOVES).unwrap();
+    fs::write(rig.vm.share().join("moves.pl"), MOVES).unwrap();
     let perl = "/tmp/perl -I/lab/usr/lib/x86_64-linux-gnu/perl-base /host/moves.pl";
     let before = state();
     let law = |knob: &str, moves: &str, percent: f64, own: f64| {
@@ -197,4 +200,100 @@ pub fn payload_and_read_requests_of_a_digitizer_have_their_law() {
     replays_are_harm(&rig, &bdf);
     assert_eq!(state(), before);
     rig.vm.check_log();
+}
+
+/// Says what is set; then reads 4 KiB of the lab's disk twice, and prints the milliseconds of the quicker read.
+const READ: &str = r#"#!/bin/sh
+disk() { dd if=/dev/nvme0n1 of=/dev/null bs=4k iflag=direct count=1 2>/dev/null; }
+until disk; do sleep 0.01; done
+set -- $1/iommu_group/type $1/msi_irqs/*
+read -r kind <$1
+read -r cpu </proc/irq/${2##*/}/effective_affinity_list
+echo "$$ $kind $cpu" >/host/ask
+until read -r told </host/told && [ "$told" = "$$ $kind $cpu" ]; do :; done
+least=9999
+for time in 1 2; do
+	read -r _ _ _ before _ </sys/block/nvme0n1/stat
+	disk
+	read -r _ _ _ after _ </sys/block/nvme0n1/stat
+	[ $((after - before)) -ge $least ] || least=$((after - before))
+done
+echo "$$ done" >/host/ask
+echo $least
+"#;
+
+/// How long a read takes, in milliseconds, by the type of the IOMMU group and the CPU of the vector.
+type ReadLaw = fn(&str, &str) -> u64;
+
+/// Sets the disk's rate by what the workload says, and answers. `Some` at the end.
+fn set_rate(disk: &Endpoint, share: &Path, law: ReadLaw, last: &mut String) -> Option<()> {
+    let asked = fs::read_to_string(share.join("ask")).ok().filter(|asked| asked.ends_with('\n') && asked != last)?;
+    match asked.split_whitespace().collect::<Vec<_>>()[..] {
+        [_, kind, cpu] => disk.tell(&format!("rate {}", 4_096_000 / law(kind, cpu))),
+        [_, "done"] => disk.tell("rate none"),
+        ["over"] => return Some(()),
+        _ => panic!("the workload said {asked:?}"),
+    };
+    fs::write(share.join("told"), &asked).unwrap();
+    *last = asked;
+    None
+}
+
+/// The group's type, or the CPU of the vector, decides how long the disk's reads take: the test sets its rate by it.
+pub fn an_iommu_and_a_vectors_cpu_cost_what_the_disk_adds() {
+    let disk = NvmeDisk::new(&Link::default(), Traffic::new().port("0000:00:02.0".parse().unwrap()));
+    let disk = Endpoint::serve(disk, "disk0");
+    // Without interrupt remapping the disk has one vector, whose CPU the kernel lets us choose.
+    let rig = Rig::boot_with(Kernel::V6_12, |builder| {
+        let builder = builder.cpus(2).iommu(true).cmdline("intremap=off").module("nvme");
+        builder.served("disk0", &disk.served, Attachment::RootPort)
+    });
+    let bdf = rig.vm.address("disk0");
+    let folder = format!("/sys/bus/pci/devices/{bdf}");
+    fs::write(rig.vm.share().join("read.sh"), READ).unwrap();
+    fs::write(rig.vm.share().join("told"), "").unwrap();
+    let there = "until [ -b /dev/nvme0n1 ]; do sleep 0.1; done";
+    // Of several CPUs x86 would let the vector stay where the last setting has put it.
+    rig.must(&format!(
+        "{there}; cd /sys/bus/pci/drivers/nvme; echo {bdf} >unbind
+        echo identity >{folder}/iommu_group/type; echo {bdf} >bind; {there}
+        echo 0 >/proc/irq/$(ls {folder}/msi_irqs)/smp_affinity_list"
+    ));
+    let state = || {
+        rig.must(&format!(
+            "cat {folder}/iommu_group/type /proc/irq/$(ls {folder}/msi_irqs)/smp_affinity_list; readlink {folder}/driver"
+        ))
+    };
+    let (found, share) = (state(), rig.vm.share());
+    let try_law = |tries: &str, law: ReadLaw, planted: &[f64], beside: f64| {
+        let (mut last, _) = (String::new(), fs::remove_file(share.join("ask")));
+        let options = format!("--try {tries} --score ms:min --least 8 --duration 60s -o {RECORDS} --overwrite");
+        let running = rig.vm.start(&format!(
+            "pciescope tune {bdf} {options} -- sh /host/read.sh {folder}
+            status=$?; echo over >/host/ask; exit $status"
+        ));
+        rig.wait_for("the end of the experiment", || set_rate(&disk, &share, law, &mut last));
+        let measured = rig.end(&running, RECORDS, PATIENCE);
+        assert_eq!(state(), found);
+        let effects = &measured.expect(0, "tune")[0].tune.as_ref().unwrap().effects;
+        assert_eq!(effects.len(), planted.len());
+        for (effect, percent) in effects.iter().zip(planted) {
+            let verdict = if *percent > 0.0 { Verdict::Hurts } else { Verdict::NoDifference };
+            agrees(effect, verdict, *percent, beside)?;
+            assert_eq!(effect.blocks_failed, 0, "{effect:?}");
+            say!("{tries}, {percent} % planted: {:?} in {}", effect.change, effect.comparisons);
+        }
+        Ok(())
+    };
+    let by_type: ReadLaw = |kind, _| match kind {
+        "DMA" => 36,
+        "DMA-FQ" => 30,
+        _ => 24,
+    };
+    let by_cpu: ReadLaw = |_, cpu| if cpu == "1" { 30 } else { 24 };
+    settle("a vector's CPU", || try_law("irq-cpu=1", by_cpu, &[25.0], 0.0));
+    settle("a vector's CPU that is all the same", || try_law("irq-cpu=1", |_, _| 24, &[0.0], 0.0));
+    // QEMU itself takes up to a millisecond to map a page and to unmap it.
+    settle("an IOMMU", || try_law("iommu=DMA,DMA-FQ", by_type, &[50.0, 25.0], 4.0));
+    rig.check_log();
 }
