@@ -134,7 +134,7 @@ fn replays_are_harm(rig: &Counters, bdf: &str) {
         "exec pciescope tune {bdf} --try mrrs=4096,256 --score rate:max --duration 8s -j >/tmp/harm.jsonl -- sh -c '{look}'"
     ));
     while running.status().is_none() {
-        if std::fs::read_to_string(&now).is_ok_and(|control| control.starts_with('5')) {
+        if fs::read_to_string(&now).is_ok_and(|control| control.starts_with('5')) {
             rig.board.tell(&format!("port {PORT} event 0x207 3"));
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
