@@ -872,6 +872,42 @@ fn the_payload_size_changes_on_the_whole_path_while_drivers_are_off() {
 }
 
 #[test]
+fn a_vector_goes_back_to_the_cpu_that_it_was_on() {
+    let tree = Tree::new("tune-vector");
+    let (list, effective) = (tree.root.join("proc/irq/40/smp_affinity_list"), "proc/irq/40/effective_affinity_list");
+    tree.put(effective, "0");
+    let before = tree.all();
+    // As x86 does: a list that has the CPU leaves the vector where it is.
+    let cpu = format!(
+        "read list <{}; read cpu <{effective}; case $list in *-*) ;; *) cpu=$list; echo $cpu >{effective};; esac",
+        list.display(),
+        effective = tree.root.join(effective).display()
+    );
+    let line = |text: &str| {
+        format!("tune {BDF} --try irq-cpu=1 --score x:max -j -- {}", tree.script(&format!("{cpu}; {text}")))
+    };
+    let rate = "[ $cpu = 1 ] && echo 110 || echo 100";
+    let records = tree.run(&line(rate)).expect_code(0).records();
+    assert_eq!(verdicts(tune(&records)), [("irq-cpu=1".into(), Verdict::Helps)]);
+    assert!((tune(&records).effects[0].change.unwrap().percent - 10.0).abs() < 1e-9, "{:?}", tune(&records));
+    tree.put(effective, "0");
+    assert_eq!(tree.all(), before);
+    for (is_tried, said) in [(true, "put back from 1 to 0-1"), (false, "put back from 0 to 0-1")] {
+        let when = if is_tried { "[ $cpu = 1 ]" } else { "[ $list = 0 ]" };
+        tree.run(&line(&format!("{when} && kill -9 $PPID; echo 100"))).expect_code(-1);
+        assert_eq!(fs::read_to_string(&list).unwrap().trim(), if is_tried { "1" } else { "0" });
+        let restored = tree.run("unbind --restore").expect_code(0).stderr;
+        assert!(restored.contains(said), "{restored}");
+        tree.put(effective, "0");
+        assert_eq!(tree.all(), before);
+    }
+    // Somebody else moves it.
+    let ended = tree.run(&line(&format!("[ $cpu = 1 ] && echo 0,1 >{}; echo 100", list.display()))).expect_code(2);
+    assert!(ended.stderr.contains("irq-cpu"), "{}", ended.stderr);
+    assert_eq!(fs::read_to_string(&list).unwrap().trim(), "0,1");
+}
+
+#[test]
 fn extended_tags_are_taken_away_while_the_driver_is_off() {
     let tree = Tree::new("tune-tags");
     tree.set_control(FOUND | 0x100);

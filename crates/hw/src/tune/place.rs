@@ -27,6 +27,16 @@ pub enum SettingPlace {
     },
     /// A file of the kernel, by its absolute path.
     File(PathBuf),
+    /// The affinity of a vector: a list of CPUs as it was found, and the one of them that it was on. x86 and arm64 send it to one
+    /// CPU, and leave it where it is when a new list has that. So, as long as others are tried, as found is that CPU alone.
+    Vector {
+        /// The file of the list.
+        file: PathBuf,
+        /// The list.
+        list: String,
+        /// The CPU.
+        cpu: String,
+    },
     /// A value that the driver of a network interface has.
     Ethtool {
         /// The interface.
@@ -63,6 +73,10 @@ impl SettingPlace {
         match self {
             SettingPlace::Register { bdf, at, mask } => Ok(hex(word(root, *bdf, *at)? & mask)),
             SettingPlace::File(path) => Ok(chosen(root.read(path)?.lines().next().unwrap_or_default()).to_owned()),
+            SettingPlace::Vector { file, list, cpu } => {
+                let now = SettingPlace::File(file.clone()).read(root)?;
+                Ok(if now == *cpu { list.clone() } else { now })
+            }
             SettingPlace::Ethtool { interface, block, word } => {
                 let words =
                     block.get(root, interface).map_err(|source| Error::Read { path: self.path(root), source })?;
@@ -109,6 +123,14 @@ impl SettingPlace {
                 });
                 put.map_err(|source| Error::write(&path, raw, source))?;
             }
+            SettingPlace::Vector { file, list, cpu } => {
+                let is_found = raw == list;
+                SettingPlace::File(file.clone()).write(root, if is_found { cpu } else { raw })?;
+                // Without interrupt remapping it moves at its next interrupt, and does not where a list comes before that.
+                let moved = || root.text(file.with_file_name(EFFECTIVE)).is_none_or(|now| now == *cpu);
+                (0..20).take_while(|_| is_found && !moved()).for_each(|_| std::thread::sleep(Duration::from_millis(1)));
+                return Ok(());
+            }
             SettingPlace::Ethtool { interface, block, word } => {
                 let put = block.get(root, interface).and_then(|mut words| {
                     words[*word] = raw.parse().unwrap_or_default();
@@ -145,13 +167,20 @@ impl SettingPlace {
     pub fn path(&self, root: &Root) -> PathBuf {
         match self {
             SettingPlace::Register { bdf, .. } => root.path(pci::folder(*bdf).join("config")),
-            SettingPlace::File(path) | SettingPlace::Held(path) => root.path(path),
+            SettingPlace::File(path) | SettingPlace::Held(path) | SettingPlace::Vector { file: path, .. } => {
+                root.path(path)
+            }
             SettingPlace::Ethtool { interface, .. } => root.path(Path::new("/sys/class/net").join(interface)),
             SettingPlace::All(places) => places.last().map(|place| place.path(root)).unwrap_or_default(),
             SettingPlace::WithoutDriver { place, .. } => place.path(root),
             SettingPlace::Driver(bdf) => root.path(pci::folder(*bdf).join("driver")),
             SettingPlace::Workload => PathBuf::new(),
         }
+    }
+
+    /// Where a vector has its list.
+    pub(super) fn list(&self) -> Option<SettingPlace> {
+        if let SettingPlace::Vector { file, .. } = self { Some(SettingPlace::File(file.clone())) } else { None }
     }
 
     /// Whether it is the machine's own, whichever device is in it.
@@ -173,6 +202,9 @@ impl SettingPlace {
         }
     }
 }
+
+/// The CPU that a vector is on, beside the file of its list.
+pub(super) const EFFECTIVE: &str = "effective_affinity_list";
 
 pub(super) const NO_DRIVER: &str = "none";
 

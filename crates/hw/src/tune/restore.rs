@@ -224,7 +224,10 @@ pub(super) fn put_back(
             Ok(line) => put.restored.extend(line.map(|line| format!("{name}: {line}"))),
             Err(line) => {
                 left_knobs.push(&entry.knob);
-                put.left.push(format!("{name}: {line}"));
+                let line = format!("{name}: {line}");
+                if !put.left.contains(&line) {
+                    put.left.push(line);
+                }
             }
         }
     }

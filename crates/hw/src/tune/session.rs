@@ -150,7 +150,10 @@ impl TuneSession {
             }
         }
         let log = self.log.as_ref().expect("until the end");
-        let own: Vec<&NotedChange> = log.entries.iter().filter(|entry| entry.knob == found.knob.name).collect();
+        // The list of a vector would keep it where it is: that waits for the end.
+        let lists: Vec<SettingPlace> = found.places.iter().filter_map(SettingPlace::list).collect();
+        let is_own = |entry: &&NotedChange| entry.knob == found.knob.name && !lists.contains(&entry.place);
+        let own: Vec<&NotedChange> = log.entries.iter().filter(is_own).collect();
         put_back(&self.root, &own, None, false).map(drop)
     }
 

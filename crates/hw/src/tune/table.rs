@@ -7,7 +7,7 @@ use pciescope_core::tune::Knob;
 use pciescope_core::{Bdf, Cpu, CpuList, Function};
 
 use super::ethtool::{ADAPTIVE_RX, COMBINED, EthtoolBlock, MOST_COMBINED, RX_USECS, Words};
-use super::place::{AND, NO_LIMIT, SettingPlace, choices};
+use super::place::{AND, EFFECTIVE, NO_LIMIT, SettingPlace, choices};
 use super::{Coding, Domain, FoundKnob};
 use crate::bind::in_use::{in_use, in_words};
 use crate::config::Config;
@@ -330,11 +330,21 @@ fn affinities(bench: &Bench<'_>) -> Vec<SettingPlace> {
 }
 
 fn irq_cpu(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
-    let places = affinities(bench);
-    let tries = one_of_each_node(bench, &bench.online);
+    let vector = |place| {
+        let SettingPlace::File(file) = &place else { return place };
+        let cpu = bench.root.text(file.with_file_name(EFFECTIVE)).unwrap_or_default();
+        match place.read(bench.root) {
+            Ok(list) if list != cpu && !cpu.is_empty() => SettingPlace::Vector { file: file.clone(), list, cpu },
+            _ => place,
+        }
+    };
+    let places: Vec<SettingPlace> = affinities(bench).into_iter().map(vector).collect();
+    let (tries, along) =
+        (one_of_each_node(bench, &bench.online), places.iter().filter_map(SettingPlace::list).collect());
     let permanent = "a service that writes VALUE to /proc/irq/N/smp_affinity_list, without irqbalance".to_owned();
     let is_there = !places.is_empty();
-    is_there.then(|| FoundKnob { tries, permanent, ..FoundKnob::at(places, Domain::Cpus(bench.online.clone())) })
+    let found = FoundKnob::at(places, Domain::Cpus(bench.online.clone()));
+    is_there.then_some(FoundKnob { tries, permanent, along, ..found })
 }
 
 /// What the drivers of the function's network interfaces have, by interface.
