@@ -167,7 +167,7 @@ lint:				## rustfmt, clippy, checkpatch, shellcheck where it is installed
 	tools/lint-kmod
 	tools/lint-sh
 
-fuzz:				## fuzz all that anybody may write, 20 s a target (docs/fuzzing.md)
+fuzz:				## fuzz all that anybody may write, 10 s a target (docs/fuzzing.md)
 	tools/setup fuzz
 	tools/fuzz
 

@@ -134,6 +134,13 @@ impl<'a> Express<'a> {
         (code <= 5).then(|| 128 << code)
     }
 
+    /// Largest payload that may come this way, in bytes: 128 at a switch port where something may be plugged in that takes no more,
+    /// as Linux counts it (pcie_find_smpss).
+    pub fn payload_passed(&self) -> Option<u16> {
+        let is_open = self.kind() == PortType::Downstream && self.is_hot_plug();
+        if is_open { Some(128) } else { self.payload_most() }
+    }
+
     fn word(&self, offset: usize) -> u16 {
         self.config.word(self.at + offset).unwrap_or(0)
     }

@@ -59,12 +59,9 @@ pub fn low(case: &Case) -> Verdict {
         let express = port.express()?;
         evidence.push(port.register("DevCap", express.at + 4, express.device_capabilities()));
     }
-    // Linux (pcie_find_smpss) takes what all below a root port can do, and 128 where something may be plugged into a switch.
     let mut most = own.payload_most();
     for mate in case.family().filter(|mate| !mate.is_virtual()) {
-        let Some(express) = mate.express_if_readable() else { continue };
-        let is_open = express.kind() == PortType::Downstream && express.is_hot_plug();
-        most = most.min(if is_open { Some(128) } else { express.payload_most() });
+        most = mate.express_if_readable().map_or(most, |express| most.min(express.payload_passed()));
     }
     let Some(most) = most.filter(|most| now < *most) else { return fine() };
     let efficiency = |payload: u16| f64::from(payload) / (f64::from(payload) + PER_TLP) * 100.0;

@@ -11,7 +11,7 @@ use super::place::{AND, EFFECTIVE, NO_LIMIT, SettingPlace, choices};
 use super::{Coding, Domain, FoundKnob};
 use crate::bind::in_use::{in_use, in_words};
 use crate::config::Config;
-use crate::express::{Express, PortType};
+use crate::express::Express;
 use crate::probe::resource::is_locked_down;
 use crate::{Root, nodes, pci, placement, topology};
 
@@ -188,28 +188,22 @@ fn mps(bench: &Bench<'_>, _: &str) -> Option<FoundKnob> {
             hidden = Some(format!("{bdf} has no PCI Express capability, or does not show it"));
             continue;
         };
-        // As Linux does (pcie_find_smpss): what is plugged in may take no more.
-        let is_open = express.kind() == PortType::Downstream && express.is_hot_plug();
-        most = most.min(if is_open { 128 } else { express.payload_most().unwrap_or(128) });
+        most = most.min(express.payload_passed().unwrap_or(128));
         places.push(SettingPlace::Register { bdf, at: express.at as u16 + 8, mask: MPS });
     }
-    let (found, _) = device_control(bench, MPS, Coding::Size(0x20), Domain::default());
-    let sizes = FoundKnob::at(vec![SettingPlace::All(places)], sizes_to(most));
-    let is_mixed = sizes.places[0].read(bench.root).is_ok_and(|held| held.contains(AND));
-    let held = is_mixed.then_some("its path holds several sizes");
-    let only = match bench.function.path.is_empty() {
-        true => Some("it has no link"),
-        false => (most == 128).then_some("its path takes no more than 128"),
+    let place = SettingPlace::All(places);
+    let why = match place.read(bench.root) {
+        _ if bench.function.path.is_empty() => Some("it has no link"),
+        _ if most == 128 => Some("its path takes no more than 128"),
+        Ok(held) if held.contains(AND) => Some("its path holds several sizes"),
+        _ => None,
     };
-    let found = FoundKnob { coding: found.coding, ..sizes.refused(found.knob.refused).refused(hidden) };
+    let (found, _) = device_control(bench, MPS, Coding::Size(0x20), sizes_to(most));
     let ends: Vec<Function> = all.into_iter().filter(|one| !pci::is_bridge(one.class)).collect();
+    let found = found.refused(hidden).refused(why).shared(others(bench, &ends, "below its root port"));
     let permanent =
         "kernel parameter pci=pcie_bus_safe (the most that all take) or pcie_bus_peer2peer (128)".to_owned();
-    let found = FoundKnob {
-        permanent,
-        ..found.refused(held).refused(only).shared(others(bench, &ends, "below its root port"))
-    };
-    Some(without_driver(bench, &ends, 0, found))
+    Some(without_driver(bench, &ends, 0, FoundKnob { places: vec![place], permanent, ..found }))
 }
 
 /// What is only taken away: `on` where it was found.
