@@ -72,7 +72,10 @@ const ON_5_10: &[harness::Test] = tests![
 ];
 
 /// What needs an x86-64 guest.
-const AMD64: &[harness::Test] = tests![tune_laws::an_iommu_and_a_vectors_cpu_cost_what_the_disk_adds seats 2];
+const AMD64: &[harness::Test] = tests![
+    tune_laws::an_iommu_and_a_vectors_cpu_cost_what_the_disk_adds seats 2,
+    tune_laws::payload_and_read_requests_of_a_digitizer_have_their_law,
+];
 
 /// What needs an arm64 guest.
 const ARM64: &[harness::Test] = tests![
@@ -143,7 +146,6 @@ const TESTS: &[harness::Test] = tests![
     tune::settings_with_a_law_get_their_answer_and_all_is_put_back,
     tune::knobs_of_drivers_are_set_and_come_back,
     tune_laws::leaving_a_state_of_aspm_costs_what_the_device_waited,
-    tune_laws::payload_and_read_requests_of_a_digitizer_have_their_law,
     power::sleep_on_the_newest_kernel,
     storm::a_storm_of_calls_leaves_all_modules_as_they_were,
     accounting::what_the_kernel_counted_is_what_the_devices_moved,
