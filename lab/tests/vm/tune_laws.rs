@@ -3,6 +3,8 @@
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 use pciescope_core::tune::{Effect, Tune, Verdict};
 use pciescope_lab::Served;
@@ -131,13 +133,13 @@ fn replays_are_harm(rig: &Counters, bdf: &str) {
     let now = rig.vm.share().join("now");
     let look = format!("setpci -s {bdf} CAP_EXP+8.w >/host/now; sleep 0.2; rm /host/now; sleep 0.1; echo 100");
     let running = rig.vm.start(&format!(
-        "exec pciescope tune {bdf} --try mrrs=4096,256 --score rate:max --duration 8s -j >/tmp/harm.jsonl -- sh -c '{look}'"
+        "exec pciescope tune {bdf} --try mrrs=4096,256 --score rate:max --duration 10s -j >/tmp/harm.jsonl -- sh -c '{look}'"
     ));
     while running.status().is_none() {
         if fs::read_to_string(&now).is_ok_and(|control| control.starts_with('5')) {
             rig.board.tell(&format!("port {PORT} event 0x207 3"));
         }
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        sleep(Duration::from_millis(20));
     }
     let output = running.wait_within(PATIENCE).unwrap();
     let tune = records::parse(&rig.vm.read("/tmp/harm.jsonl")).into_iter().find_map(|record| record.tune).unwrap();
@@ -191,7 +193,7 @@ pub fn payload_and_read_requests_of_a_digitizer_have_their_law() {
     let perl = "/tmp/perl -I/lab/usr/lib/x86_64-linux-gnu/perl-base /host/moves.pl";
     let before = state();
     let law = |knob: &str, moves: &str, percent: f64, own: f64| {
-        let line = format!("{bdf} --try {knob} --score rate:max --least 3 --duration 40s -- {perl} {moves}");
+        let line = format!("{bdf} --try {knob} --score rate:max --least 3 --duration 80s -- {perl} {moves}");
         settle(knob, || agrees(&tune(&rig, &line).effects[0], Verdict::Helps, percent, own));
     };
     let payload = (write_efficiency(0, 256) / write_efficiency(0, 128) - 1.0) * 100.0;
