@@ -497,6 +497,18 @@ fn plant_all(bench: &WhyBench, way: &Way, times: usize, seed: u64, table: &mut P
     }
 }
 
+/// How many of some have a property that a share of all has: more do once in a thousand times (the binomial distribution).
+fn most_by_chance(all: u64, share: f64) -> u64 {
+    let (mut most, mut exactly) = (0, (1.0 - share).powf(all as f64));
+    let mut at_most = exactly;
+    while at_most < 0.999 {
+        exactly *= (all - most) as f64 / (most + 1) as f64 * share / (1.0 - share);
+        most += 1;
+        at_most += exactly;
+    }
+    most
+}
+
 /// Limits on what the host did not disturb and the program measured.
 fn judge(table: &PlantTable) {
     for ((way, kind), row) in table {
@@ -521,10 +533,9 @@ fn judge(table: &PlantTable) {
     say!("{right} of {judged} have the right name, {wrong} a wrong one, {unknown} none as interrupts were off");
     assert!(8 * judged >= planted, "the lab failed: {judged} of {planted} count");
     // The shares that are promised, with what chance may add to so few.
-    let judged = (judged - unknown) as f64;
-    let most = |share: f64| judged * (share + 3.0 * (share * (1.0 - share) / judged).sqrt());
+    let judged = judged - unknown;
     assert!(
-        judged - right as f64 <= most(0.02) && wrong as f64 <= most(0.01),
+        judged - right <= most_by_chance(judged, 0.02) && wrong <= most_by_chance(judged, 0.01),
         "{right} of {judged} are right, {wrong} wrong"
     );
 }
