@@ -89,7 +89,7 @@ prove-why: tested arm64-program	## two hundred causes of slow samples of each ki
 	PROVE=1 PCIESCOPE_LAB_ARCH=arm64 PCIESCOPE_LAB_PROFILE=tested PCIESCOPE_LAB_PATIENCE=10 \
 		$(CARGO) test $(TESTED) --test vm -- why::every_plant_gets_its_name_on_6_12
 
-prove-tune: tested		## 3,000 simulated experiments on noise of the lab, 40 in a guest, 540 kills (docs/tune.md); an hour
+prove-tune: tested		## 3,000 simulated experiments on noise of the lab, 40 in a guest, 540 kills (docs/tune.md); a quarter of an hour
 	PROVE=1 $(CARGO) test $(TESTED) --test all -- --nocapture tune_noise:: tune::kills_at_random
 	tools/setup lab
 	lab/build-modules
