@@ -5,12 +5,13 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use pciescope_bench::tune::score::{ReadoutDevice, SPEED, Scorer, Workload, number};
+use pciescope_bench::tune::score::{ReadoutDevice, SPEED, Samples, Scorer, Timed, Workload, number};
 use pciescope_bench::tune::{BlockFigures, Candidate, Random, Sequence, Subject, TuneTask, Wanted, run};
+use pciescope_core::outcome::LATENCY;
 use pciescope_core::tune::{Effect, Goal, Verdict};
-use pciescope_core::{Environment, Function, TunePlan};
+use pciescope_core::{Bdf, Environment, Function, Histogram, MmioPlan, Outcome, TunePlan};
 use pciescope_hw::Root;
-use pciescope_hw::probe::Watch;
+use pciescope_hw::probe::{Probe, Sampled, Slice, Watch};
 
 /// The weight of the prior, as docs/tune.md has it.
 const PRIOR: f64 = 0.1;
@@ -374,4 +375,35 @@ fn the_number_of_a_workload_is_the_only_one_or_the_one_at_its_place() {
     ] {
         assert_eq!(number(text, name).ok(), found, "{text:?} {name}");
     }
+}
+
+/// A machine that stands still for some blocks.
+struct StandsStill(u32);
+
+impl Probe for StandsStill {
+    fn backend(&self) -> &'static str {
+        "test"
+    }
+    fn bdf(&self) -> Bdf {
+        Bdf::default()
+    }
+    fn mmio(&mut self, _: &MmioPlan, _: &Slice, _: &dyn Watch) -> Result<Sampled, pciescope_hw::Error> {
+        let is_still = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        let samples = Histogram::of_ns(if is_still { vec![] } else { vec![700] }).expect("it is a latency");
+        let outcome = Outcome { histograms: [(LATENCY.to_owned(), samples)].into(), ..Outcome::default() };
+        Ok(Sampled { outcomes: vec![outcome], ..Sampled::default() })
+    }
+}
+
+#[test]
+fn a_block_without_a_sample_is_measured_again() {
+    let score = |still: u32| {
+        let cpus = "0".parse().unwrap();
+        let what = Timed::Reads(MmioPlan { cpus, ..MmioPlan::reads(Bdf::default(), 0, 0, 4) });
+        let mut scorer = Samples { probe: &mut StandsStill(still), what, block_ns: 1, begun: Instant::now() };
+        scorer.score(None, &Unwatched).map(|figures| figures.score.round())
+    };
+    assert_eq!((score(0), score(9)), (Ok(700.0), Ok(700.0)));
+    assert_eq!(score(10), Err("no sample".to_owned()));
 }

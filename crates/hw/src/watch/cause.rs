@@ -122,8 +122,8 @@ impl Hint {
 pub(super) fn of_link(pair: &Pair, hint: Option<Hint>) -> (Cause, Vec<String>) {
     let (before, now) = pair.ends;
     // The kernel calls it a hot-plug too when a link comes back by itself. An emulated port has a link without a card.
-    let is_new = pair.reason == Some(HOT_PLUG) || pair.below.0.is_none();
-    let is_plugged = |hint: &Hint| is_new && hint.cause == Cause::HotPlug;
+    let may_be_new = pair.reason == Some(HOT_PLUG) || pair.below.0.is_none();
+    let is_plugged = |hint: &Hint| may_be_new && hint.cause == Cause::HotPlug;
     if let Some(hint) = hint.filter(|hint| hint.explains(pair.states) || is_plugged(hint)) {
         return (hint.cause, hint.evidence);
     }
